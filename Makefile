@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -168,6 +168,9 @@ bench-log: install ## cost of the log for a broker; reading it, beside Parquet
 
 bench-set-search: install ## time of a message against sets of several sizes; the costs of `shoal reproduce bluedove`
 	$(BIN)/python benchmarks/bench_set_search.py
+
+bench-bluedove-readings: install ## which reading of BlueDove's paper explains most of its ratios
+	$(BIN)/python benchmarks/bench_bluedove_readings.py
 
 bench-console: install ## the console before 100 brokers: processor time, memory, time to the first figures
 	$(BIN)/python benchmarks/bench_console.py

@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds from there on")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long faults last")
     parser.add_argument("--faults", default="", help=f"only these, by commas: {', '.join(FAULTS)}")
+    parser.add_argument("--members", action="store_true", help="brokers join and leave, too")
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--folder", type=Path, help="where failed runs stay; else a temporary one")
     parser.add_argument("--actions", type=Path, help="a file of actions instead, as printed")
@@ -27,7 +28,7 @@ def main() -> int:
     given = parser.parse_args()
     faults = [each.strip() for each in given.faults.split(",") if each.strip()]
     plans = [
-        make_plan(system, seed, given.seconds, faults)
+        make_plan(system, seed, given.seconds, faults, members=given.members)
         for seed in range(given.seed, given.seed + given.count)
         for system in given.systems
     ]

@@ -51,13 +51,13 @@ def spoil_clock(control: Path) -> None:
     time.time = lambda: time.time_ns() / 1e9
 
 
-def run(network_file: Path, name: str) -> None:
-    """Run a broker; the main function of the fork."""
+def run(network_file: Path, name: str, *options: str) -> None:
+    """Run a broker with these options of its command; the main function of the fork."""
     stand_alone(network_file.with_name(f"{name}.log"))
     # A process of its own, as a command starts it.
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, closefd=False)
     spoil_disk(network_file.with_name(f"{name}.disk"))
     spoil_clock(network_file.with_name(f"{name}.clock"))
-    sys.argv = ["shoal", "serve", str(network_file), "--broker", name]
+    sys.argv = ["shoal", "serve", str(network_file), "--broker", name, *options]
     main()

@@ -46,7 +46,8 @@ class World(Protocol):
     """The run as its clients see it."""
 
     @property
-    def brokers(self) -> Sequence[str]: ...
+    def brokers(self) -> Sequence[str]:
+        """Brokers that are in the network, and are to stay."""
 
     def now(self) -> float: ...
 
@@ -167,7 +168,8 @@ class Client:
     async def _connected(self, broker: str) -> None:
         """Handle one connection to its end."""
         self._vain += 1
-        if self.roams and self._vain > PATIENT_ATTEMPTS and not self._visiting:
+        is_gone = broker not in self.world.brokers
+        if (is_gone or (self.roams and self._vain > PATIENT_ATTEMPTS)) and not self._visiting:
             self._vain = 0
             self.broker = self._random.choice(self.world.brokers)
             return

@@ -153,7 +153,7 @@ class Excuses:
         if self._were_away(left, WAITED_S, sent, got) or self._were_cut(left, WAITED_S, sent, got):
             return True
         # How long a publication on a detour may wait to be put in order.
-        everybody = self._plan.brokers if self._has_detours else ()
+        everybody = (*self._plan.brokers, *self._plan.joiners) if self._has_detours else ()
         return self._were_away(everybody, DOUBT_S, sent, got) or self._were_cut(
             everybody, DOUBT_S, sent, got
         )
@@ -180,7 +180,7 @@ class Excuses:
         """Whether a link may be on the way: known in a tree that does not change, otherwise
         assumed.
         """
-        if self._plan.system not in ("tree", "grape", "pop"):
+        if self._plan.system not in ("tree", "grape", "pop") or self._plan.joiners:
             return True
         known = {frozenset(link) for link in self._plan.links}
         if cable not in known:

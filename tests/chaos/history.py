@@ -147,6 +147,12 @@ class Died(Event, frozen=True, kw_only=True):
     code: int
 
 
+class Departed(Event, frozen=True, kw_only=True):
+    """A broker left the network, as it was ordered."""
+
+    broker: str
+
+
 class Paused(Event, frozen=True, kw_only=True):
     broker: str
 

@@ -1,9 +1,13 @@
-"""The brokers of a plan as processes that can be killed, stopped, paused and slowed down."""
+"""The brokers of a plan as processes that can be killed, stopped, paused and slowed down.
+
+Brokers may join and leave, too. The network file lists those that are members at first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -15,13 +19,14 @@ import msgspec
 
 from shoal.runtime.forks import Fork
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.network_file import dump_network, parse_network
-from shoal.runtime.supervisor import get_json
+from shoal.runtime.network_file import BrokerSection, dump_network, parse_network
+from shoal.runtime.supervisor import ask_to_leave, get_json
 from tests.chaos.broker import FULL, run
 from tests.chaos.cables import HOST, Cables
 from tests.chaos.history import (
     Clock,
     Cut,
+    Departed,
     Died,
     Disk,
     Event,
@@ -34,9 +39,12 @@ from tests.chaos.history import (
     Resumed,
     Started,
 )
+from tests.chaos.members import FEWEST
 from tests.chaos.schedule import X_LIMIT, Plan, clusters_of
 
 POLL_S = 0.1
+# Between two orders of one leave.
+ORDER_S = 0.5
 STOP_TIMEOUT_S = 20.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -80,17 +88,18 @@ class Brokers:
         self._record = record
         self._now = now
         self._path = folder / "network.toml"
-        ports = iter(free_ports("127.0.0.1", 3 * len(plan.brokers)))
-        keys = ("peers", "mqtt", "admin")
+        names = (*plan.brokers, *plan.joiners)
+        ports = iter(free_ports("127.0.0.1", 3 * len(names)))
+        listeners = {
+            name: {key: f"127.0.0.1:{next(ports)}" for key in ("peers", "mqtt", "admin")}
+            for name in names
+        }
         clusters = {"clusters": clusters_of(plan.brokers)} if plan.system == "octopia" else {}
         data = {
             "name": "chaos",
             "system": plan.system,
             "seed": plan.seed,
-            "brokers": [
-                {"name": name} | {key: f"127.0.0.1:{next(ports)}" for key in keys}
-                for name in plan.brokers
-            ],
+            "brokers": [{"name": name} | listeners[name] for name in plan.brokers],
             "links": plan.links,
             "access": {"anonymous": True},
             "storage": {"folder": str(folder / "data"), "acknowledge": plan.acknowledge},
@@ -100,6 +109,22 @@ class Brokers:
         }
         self.network = parse_network(data)
         self._path.write_text(dump_network(self.network), encoding="utf-8")
+        sections = [BrokerSection(name=name, **listeners[name]) for name in plan.joiners]
+        # With brokers that may join.
+        self.network = msgspec.structs.replace(
+            self.network, brokers=[*self.network.brokers, *sections]
+        )
+        # Options of the commands of joiners, which the file does not list.
+        self._listens: dict[str, list[str]] = {
+            name: [f"--listen={key}={where}" for key, where in listeners[name].items()]
+            for name in plan.joiners
+        }
+        self._joins: dict[str, str] = {}
+        # Brokers that are to be in the network; some of them are to leave.
+        self._members = set(plan.brokers)
+        self._leaving: set[str] = set()
+        # Brokers that are to join once they have left.
+        self._returning: set[str] = set()
         # Only where the plan needs them: relays cost processor time.
         has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
         self._cables = Cables(self._peers()) if has_cables else None
@@ -107,10 +132,20 @@ class Brokers:
         self._killed: dict[str, Fork] = {}
         self._paused: set[str] = set()
         self._stopping: set[str] = set()
-        self._starting = {name: asyncio.Lock() for name in plan.brokers}
+        self._starting = {name: asyncio.Lock() for name in names}
         self._watching: set[asyncio.Task[None]] = set()
         self._memory_mb: dict[str, float] = {}
         self._ready: set[str] = set()
+
+    @property
+    def staying(self) -> list[str]:
+        """Members that have no order to leave."""
+        return sorted(self._members - self._leaving)
+
+    @property
+    def leaving(self) -> list[str]:
+        """Members that have not left yet, as they were ordered."""
+        return sorted(self._leaving)
 
     def address(self, broker: str) -> tuple[str, int]:
         """The address for MQTT clients."""
@@ -149,7 +184,7 @@ class Brokers:
     # --- faults -------------------------------------------------------------------------------
 
     async def start(self, broker: str) -> None:
-        """Start the broker unless it runs; wait for the end of a stopped or killed process first.
+        """Start the member unless it runs; wait for the end of a stopped or killed process first.
 
         A process killed while it waits for a disk ends when the disk answers.
         """
@@ -159,13 +194,53 @@ class Brokers:
             if broker in self._stopping:
                 await self._processes[broker].wait()
                 await asyncio.sleep(0)
-            if broker not in self._processes:
-                process = Fork(run, self._file(broker).absolute(), broker)
+            if broker in self._members and broker not in self._processes:
+                options = (*self._listens.get(broker, ()), self._joins.get(broker))
+                process = Fork(run, self._file(broker).absolute(), broker, *filter(None, options))
                 await process.start()
                 self._processes[broker] = process
                 self._record(Started(at_s=self._now(), broker=broker))
                 self._watch(self._wait_for_end(broker, process))
                 self._watch(self._wait_until_ready(broker, process))
+
+    async def join(self, broker: str, over: str) -> None:
+        """Start a broker that joins through another; if it is leaving, behind its leave."""
+        self._returning.add(broker)
+        while broker in self._leaving or (
+            broker in self._processes and broker not in self._members
+        ):
+            await asyncio.sleep(POLL_S)
+        self._returning.discard(broker)
+        self._joins[broker] = f"--join={over}={self.network.broker(over).peers}"
+        self._members.add(broker)
+        await self.start(broker)
+
+    async def leave(self, broker: str) -> None:
+        """Order the broker to leave, repeatedly until it has left.
+
+        An order is refused while a neighbour is down, and a killed broker may have forgotten it. So
+        orders take long, and the last two that stay get none.
+        """
+        if broker not in self.staying or len(self.staying) <= FEWEST:
+            return
+        self._leaving.add(broker)
+        address = self.network.broker(broker).address("admin")
+        assert address is not None
+        while broker in self._leaving:
+            with contextlib.suppress(OSError):
+                refusal = await ask_to_leave(address)
+                if refusal and "has left the network" in json.dumps(
+                    await get_json(address, "/status")
+                ):
+                    # It was killed in the last moment of its leave.
+                    self._depart(broker)
+                    await self.stop(broker)
+            await asyncio.sleep(ORDER_S)
+
+    def _depart(self, broker: str) -> None:
+        self._leaving.discard(broker)
+        self._members.discard(broker)
+        self._record(Departed(at_s=self._now(), broker=broker))
 
     def end(self, broker: str, how: signal.Signals = signal.SIGKILL) -> None:
         """Kill the broker or ask it to stop, if it runs."""
@@ -242,7 +317,7 @@ class Brokers:
         self._record(Cut(at_s=self._now(), broker=one, other=other))
 
     async def heal(self) -> None:
-        """Remove all faults and start every broker."""
+        """Remove all faults and start every member."""
         if self._cables is not None:
             for one, other in combinations(self._peers(), 2):
                 self.spoil_cable("mend", one, other)
@@ -255,13 +330,14 @@ class Brokers:
 
     @property
     def unready(self) -> list[str]:
-        """Brokers that do not run, or have not reported ready yet."""
-        return [each.name for each in self.network.brokers if each.name not in self._ready]
+        """Members that do not run, have not reported ready yet, or have not left yet; and brokers
+        that are to join.
+        """
+        return sorted((self._members - self._ready) | self._leaving | self._returning)
 
     async def are_ready(self) -> bool:
-        """Whether all brokers report ready."""
-        names = [each.name for each in self.network.brokers]
-        return all(await asyncio.gather(*map(self._is_ready, names)))
+        """Whether all members report ready."""
+        return all(await asyncio.gather(*map(self._is_ready, self._members)))
 
     async def measure(self, during_s: float) -> None:
         """Record the processor time and memory of all brokers at rest."""
@@ -279,6 +355,21 @@ class Brokers:
                     memory_at_start_mb=self._memory_mb.get(name, 0.0),
                 )
             )
+
+    async def describe(self, broker: str) -> str:
+        """The broker's words why it is not ready, or has not left."""
+        address = self.network.broker(broker).address("admin")
+        assert address is not None
+        try:
+            status = await get_json(address, "/status")
+        except OSError as error:
+            return f"its admin port: {error}"
+        leaving = status["leaving"]
+        if leaving["stage"]:
+            return f"its leave, in {leaving['stage']} for {leaving['since_s']:.0f} s: " + (
+                leaving["problem"] or "no problem"
+            )
+        return f"readiness: {status['missing']}"
 
     def _cpu_s(self, broker: str) -> float:
         text = Path(f"/proc/{self._processes[broker].pid}/stat").read_text(encoding="utf-8")
@@ -309,7 +400,9 @@ class Brokers:
     async def _wait_for_end(self, broker: str, process: Fork) -> None:
         code = await process.wait()
         if self._processes.get(broker) is process:
-            if broker not in self._stopping:
+            if broker in self._leaving and code == 0 and broker not in self._stopping:
+                self._depart(broker)
+            elif broker not in self._stopping:
                 self._record(Died(at_s=self._now(), broker=broker, code=code))
             self._forget(broker, process)
 
@@ -342,7 +435,10 @@ class Brokers:
             _send(process, signal.SIGKILL)
 
     def _read_log(self, broker: str) -> None:
-        text = (self.folder / f"{broker}.log").read_text(encoding="utf-8", errors="replace")
+        path = self.folder / f"{broker}.log"
+        if not path.exists():
+            return  # it never joined
+        text = path.read_text(encoding="utf-8", errors="replace")
         for line in text.splitlines():
             is_json = line.startswith("{")
             is_bad = '"exception"' in line or any(level in line for level in BAD_LEVELS)

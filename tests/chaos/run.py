@@ -95,7 +95,7 @@ class Run:
 
     @property
     def brokers(self) -> Sequence[str]:
-        return self.plan.brokers
+        return self._processes.staying
 
     def now(self) -> float:
         return time.monotonic() - self._zero_s
@@ -170,6 +170,10 @@ class Run:
                 self._processes.end(whom, signal.SIGTERM)
             case "start":
                 self._later(0.0, whom)
+            case "join":
+                self._tasks.append(asyncio.create_task(self._processes.join(whom, action.where)))
+            case "order leave":
+                self._tasks.append(asyncio.create_task(self._processes.leave(whom)))
             case "pause":
                 self._processes.pause(whom)
             case "resume":
@@ -219,7 +223,8 @@ class Run:
                 while self._processes.unready or not await self._processes.are_ready():
                     await asyncio.sleep(POLL_S)
         for broker in self._processes.unready:
-            self.record(Silent(at_s=self.now(), client="its admin port", broker=broker))
+            words = await self._processes.describe(broker)
+            self.record(Silent(at_s=self.now(), client=words, broker=broker))
         await asyncio.sleep(AFTER_S)
         for publisher in self.publishers:
             publisher.is_finished = True

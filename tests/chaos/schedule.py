@@ -23,6 +23,7 @@ from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.parameters import links as octopia_links
 from shoal.overlays.registry import SYSTEMS as REGISTERED
 from tests.chaos.further import FURTHER, FURTHER_KINDS, Further
+from tests.chaos.members import CHANGES, MEMBER_KINDS, MemberChanges
 
 # Those of `SHOAL_SYSTEMS` have their default parameters.
 SYSTEMS = tuple(REGISTERED)
@@ -30,6 +31,8 @@ SYSTEMS = tuple(REGISTERED)
 X_LIMIT = 100
 # A broker counts as dead after 60 s; no plan comes near.
 LONGEST_AWAY_S = 15.0
+# Brokers that may join.
+JOINERS = ("J1", "J2")
 # From a kill to that broker's next incarnation, on a busy machine.
 LONGEST_START_S = LONGEST_AWAY_S + 10.0
 # By then a disk that was full has everything; the broker retries each second.
@@ -41,7 +44,7 @@ KNOWN_AGAIN_S = 3.0
 KINDS = (
     "kill", "end", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
     "move", "jump", "look in", "leave", "stall",
-    *FURTHER_KINDS,
+    *FURTHER_KINDS, *MEMBER_KINDS,
 )  # fmt: skip
 
 
@@ -118,6 +121,8 @@ class Plan(NamedTuple):
     publishers: tuple[PublisherPlan, ...]
     subscribers: tuple[SubscriberPlan, ...]
     actions: tuple[Action, ...]
+    # Brokers that may join; if there are any, members come and go.
+    joiners: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         links = ", ".join(f"{left}-{right}" for left, right in self.links)
@@ -127,8 +132,18 @@ class Plan(NamedTuple):
         return "\n".join([*lines, *map(str, self.actions)])
 
 
-def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[str] = ()) -> Plan:
-    """The plan of a seed, restricted to kinds of faults if `faults` names some (see `FAULTS`)."""
+def make_plan(
+    system: str,
+    seed: int,
+    seconds: float = 20.0,
+    faults: Collection[str] = (),
+    *,
+    members: bool = False,
+) -> Plan:
+    """The plan of a seed, restricted to kinds of faults if `faults` names some (see `FAULTS`).
+
+    With `members` brokers join and leave, too, and no cable is spoilt.
+    """
     random = Random(f"{system} {seed}")
     count = random.choice((3, 3, 4))
     brokers = tuple(f"B{number}" for number in range(1, count + 1))
@@ -146,10 +161,15 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
         weights = [FAULTS[kind][0] for kind in kinds]
         FAULTS[random.choices(kinds, weights)[0]][1](maker, at_s)
         at_s += random.uniform(0.2, 2 * pace_s)
-    _further(system, seed, seconds, faults, maker)
+    joiners = JOINERS if members else ()
+    if joiners:
+        _member_changes(system, seed, seconds, joiners, maker)
+    else:
+        _further(system, seed, seconds, faults, maker)
     actions = tuple(sorted(maker.harmless()))
     return Plan(
-        system, seed, seconds, acknowledge, brokers, links, publishers, subscribers, actions
+        *(system, seed, seconds, acknowledge, brokers, links, publishers, subscribers, actions),
+        joiners=joiners,
     )
 
 
@@ -167,6 +187,20 @@ def _further(
         weights = [FURTHER[kind][0] for kind in kinds]
         FURTHER[random.choices(kinds, weights)[0]][1](further, at_s)
         at_s += random.uniform(1.0, 7.0)
+
+
+def _member_changes(
+    system: str, seed: int, seconds: float, joiners: Sequence[str], maker: _Maker
+) -> None:
+    """The joins and leaves of a plan, one each 2 s to 5 s."""
+    random = Random(f"{system} {seed} members")
+    changes = MemberChanges(random, maker.brokers, joiners, maker.clients, maker.do)
+    weights = [weight for weight, _ in CHANGES.values()]
+    at_s = random.uniform(0.5, 2.0)
+    while at_s < seconds:
+        (chosen,) = random.choices([make for _, make in CHANGES.values()], weights)
+        chosen(changes, at_s)
+        at_s += random.uniform(2.0, 5.0)
 
 
 def clusters_of(brokers: Sequence[str]) -> int:

@@ -17,6 +17,8 @@ from tests.examples import at_length
 
 # All systems together: 300 runs.
 SOAK_SEEDS = 30
+# All systems together: 110 runs.
+MEMBER_SEEDS = 10
 A_LITTLE = """
 0.20 move S1 B2
 0.30 cut B1 B2
@@ -62,3 +64,10 @@ def test_a_short_run_keeps_the_guarantees(tmp_path: Path, system: str) -> None:
 @pytest.mark.parametrize("system", JUDGED)
 def test_long_runs_keep_the_guarantees(tmp_path: Path, system: str, seed: int) -> None:
     play(make_plan(system, seed), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(MEMBER_SEEDS))
+@pytest.mark.parametrize("system", JUDGED)
+def test_joins_and_leaves_keep_the_guarantees(tmp_path: Path, system: str, seed: int) -> None:
+    play(make_plan(system, seed, members=True), tmp_path)

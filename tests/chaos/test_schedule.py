@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from shoal.overlays.registry import SYSTEMS as REGISTERED
@@ -10,20 +12,25 @@ from tests.chaos.schedule import FAULTS, KINDS, LONGEST_AWAY_S, SYSTEMS, make_pl
 SEEDS = range(100)
 
 
+@pytest.mark.parametrize("members", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_plans_name_only_existing_brokers_and_clients(system: str) -> None:
+def test_plans_name_only_existing_brokers_and_clients(system: str, members: bool) -> None:
     for seed in SEEDS:
-        plan = make_plan(system, seed)
+        plan = make_plan(system, seed, members=members)
         clients = {each.name for each in plan.publishers}
         clients |= {each.name for each in plan.subscribers}
-        known = {*plan.brokers, *clients, *(f"@{name}" for name in clients), ""}
+        known = {*plan.brokers, *plan.joiners, *clients, *(f"@{name}" for name in clients), ""}
         assert all({action.whom, action.where} <= known for action in plan.actions)
         REGISTERED[system].check_links(None, plan.brokers, plan.links)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_kind_of_fault_occurs_in_some_plan(system: str) -> None:
-    kinds = {action.kind for seed in SEEDS for action in make_plan(system, seed).actions}
+    kinds = {
+        action.kind
+        for seed, members in product(SEEDS, (False, True))
+        for action in make_plan(system, seed, members=members).actions
+    }
     assert kinds == set(KINDS)
 
 

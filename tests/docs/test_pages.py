@@ -42,6 +42,9 @@ ONLY_OPTIONS = {
         "shoal match --engine spark --master": "on a cluster; tests/pipeline/clusters",
         "shoal truth": "by a server that is not there; the same",
     },
+    "docs/how-to/scaling.md": {
+        "shoal up": "until Ctrl-C; tests/live/systems/test_scaling.py",
+    },
     "docs/how-to/systems.md": {
         "shoal up": "twelve processes; tests/contract has its overlay",
         "shoal plan dynatops --network": "of a network that runs; the same",

@@ -158,6 +158,8 @@ class Leaves(Disks):
             problem = f"leaves: {changes.problem}"
         elif tree._away or not strategy.is_ready:
             problem = f"away: {[*tree._away]}, awaited: {[*strategy.awaited]}"
+        elif changes._passing.keys() - tree.neighbours:
+            problem = f"temporary links to {[*changes._passing]}"
         elif tree.propagation.alternate_routes or tree.forwarding.draining:
             problem = f"remembers {tree.forwarding.draining}"
         return Seen(frozenset(tree.neighbours), changes.is_out, problem)

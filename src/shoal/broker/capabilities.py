@@ -12,6 +12,7 @@ overrides the methods of the capabilities that it has.
 | `LoadReports` | listens to measured delays, loads and costs | ignores them |
 | `Retransmission` | routes publications again that a lost link returned | drops them |
 | `OperatorOrders` | follows orders of its own, from operators | refuses them |
+| `ProcessControl` | starts and ends brokers as the load asks for it | starts none |
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sized
 from typing import Any, Protocol
 
-from shoal.broker.effects import Costs, DropLink, Effect, Left, LinkState, Loads, MeasuredDelays
+from shoal.broker.effects import (
+    Costs,
+    DropLink,
+    Effect,
+    Left,
+    LinkState,
+    Loads,
+    MeasuredDelays,
+    ProcessAnswered,
+)
 from shoal.broker.errors import ProtocolError
 from shoal.broker.messages import Carrier
 from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
+from shoal.broker.scaling_status import ScalingStatus
 from shoal.model import Attributes, BrokerId
 
 
@@ -184,3 +195,20 @@ class OperatorOrders(Protocol):
     def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
         """Follow an operator's order; ProtocolError says why it cannot be followed."""
         raise ProtocolError("its system takes no such order")
+
+
+class ProcessControl(Protocol):
+    """The number of brokers that share the work, and their processes."""
+
+    @property
+    def scaling(self) -> ScalingStatus | None:
+        """The state of the decisions; None at a broker that does not decide."""
+        return None
+
+    def process_answered(self, answered: ProcessAnswered, now_us: int, out: list[Effect]) -> None:
+        """The outcome of a `StartBroker` or `EndBroker` of this system."""
+        return
+
+    def leave_refused(self, reason: str, now_us: int, out: list[Effect]) -> None:
+        """The driver cannot follow a `LeaveNetwork` of this system now."""
+        return

@@ -184,6 +184,22 @@ class Order(msgspec.Struct, frozen=True):
     said: Mapping[str, str] = {}
 
 
+class ProcessAnswered(msgspec.Struct, frozen=True):
+    """The outcome of `StartBroker` or `EndBroker`: a problem, or an empty text.
+
+    A driver bounds the time of both, and answers each.
+    """
+
+    broker: BrokerId
+    problem: str = ""
+
+
+class LeaveRefused(msgspec.Struct, frozen=True):
+    """The driver cannot follow `LeaveNetwork` now."""
+
+    reason: str
+
+
 Input = (
     Started
     | Received
@@ -199,6 +215,8 @@ Input = (
     | Leave
     | Stay
     | Order
+    | ProcessAnswered
+    | LeaveRefused
 )
 
 
@@ -397,6 +415,33 @@ class MoveClient(msgspec.Struct, frozen=True):
     broker: BrokerId
 
 
+class StartBroker(msgspec.Struct, frozen=True):
+    """Start the process of a broker that is not running; `ProcessAnswered` has the outcome.
+
+    The broker joins the network by itself.
+    """
+
+    broker: BrokerId
+
+
+class EndBroker(msgspec.Struct, frozen=True):
+    """End the process of a broker that is no part of the network: it has left, or never joined.
+
+    `ProcessAnswered` has the outcome.
+    """
+
+    broker: BrokerId
+
+
+class LeaveNetwork(msgspec.Struct, frozen=True):
+    """Leave the network as if an operator had ordered it, or, without `leaves`, take that back.
+
+    `Leave` follows when the broker's clients have gone, or `LeaveRefused`.
+    """
+
+    leaves: bool = True
+
+
 class Record(msgspec.Struct, frozen=True):
     """A row of the trace (see `shoal.broker.records`)."""
 
@@ -428,5 +473,8 @@ Effect = (
     | Continue
     | Remember
     | MoveClient
+    | StartBroker
+    | EndBroker
+    | LeaveNetwork
     | Record
 )

@@ -19,12 +19,14 @@ from shoal.broker.effects import (
     Effect,
     Input,
     Leave,
+    LeaveRefused,
     LinkChanged,
     LinkState,
     Loads,
     MeasuredDelays,
     Notify,
     Order,
+    ProcessAnswered,
     Received,
     Record,
     Requested,
@@ -37,6 +39,7 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Message, Ping, Pong, PublicationBatch, Rejected, Together
 from shoal.broker.records import RefusalRecord
 from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
+from shoal.broker.scaling_status import ScalingStatus
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
 from shoal.broker.together import joined
 from shoal.matching import Outcomes, OutcomesFactory
@@ -141,6 +144,11 @@ class Broker:
         """The neighbour that would be this broker's successor, if the system has one."""
         return self._strategy.successor
 
+    @property
+    def scaling(self) -> ScalingStatus | None:
+        """The state of its decisions about the number of brokers (see `Strategy`)."""
+        return self._strategy.scaling
+
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before); returns its effects."""
         if now_us < self._now_us:
@@ -220,6 +228,10 @@ class Broker:
                     out.append(Answered())
                 except ProtocolError as error:
                     out.append(Answered(str(error)))
+            case ProcessAnswered():
+                self._strategy.process_answered(input, now_us, out)
+            case LeaveRefused(reason):
+                self._strategy.leave_refused(reason, now_us, out)
             case Started():
                 self._strategy.start(input, now_us, out)
 

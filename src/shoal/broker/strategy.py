@@ -25,6 +25,7 @@ from shoal.broker.capabilities import (
     MatchingCost,
     Membership,
     OperatorOrders,
+    ProcessControl,
     Retransmission,
 )
 from shoal.broker.effects import Effect, LinkState, Started, TimerKey
@@ -118,6 +119,7 @@ class Strategy(
     LoadReports,
     Retransmission,
     OperatorOrders,
+    ProcessControl,
     Protocol,
 ):
     """One overlay system at one broker, with every capability: what the machine calls."""
@@ -131,6 +133,7 @@ class BaseStrategy(
     LoadReports,
     Retransmission,
     OperatorOrders,
+    ProcessControl,
 ):
     """The defaults of all capabilities.  A system derives from it and writes `OverlaySystem`."""
 

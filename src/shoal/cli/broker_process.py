@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.cli.support.imports import uncollected
@@ -31,7 +32,7 @@ with uncollected():
             importlib.import_module(_module)
 
 
-def run(network_file: str, broker: str) -> None:
-    """Run one broker of a network, as `shoal serve` does."""
+def run(network_file: str, broker: str, joins: Sequence[str] = ()) -> None:
+    """Run one broker of a network, as `shoal serve` does with `--join` for each of `joins`."""
     with explained():
-        serve(Path(network_file), broker)
+        serve(Path(network_file), broker, list(joins))

@@ -33,7 +33,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.coordinator import Coordinator
-from shoal.overlays.coordination.host import CHANGES, TIMER, Deferred
+from shoal.overlays.coordination.host import CHANGE_TIMERS, CHANGES, Deferred
 from shoal.overlays.coordination.messages import MESSAGES, ChangeMessage, Facts, Flushed, LinkChange
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
 
@@ -105,8 +105,8 @@ class GraphStrategy(CoordinatedStrategy, ABC):
         self.changes.start(started.facts.get(CHANGES, {}), now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == TIMER:
-            self.changes.timer(now_us, out)
+        if key in CHANGE_TIMERS:
+            self.changes.timer(key, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

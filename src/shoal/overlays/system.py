@@ -32,6 +32,13 @@ class NoParameters(msgspec.Struct, frozen=True):
     """Parameters of a system without any."""
 
 
+class Spares(NamedTuple):
+    """Brokers that run only while load asks for them; `are_started`: the system starts them."""
+
+    names: tuple[BrokerId, ...] = ()
+    are_started: bool = False
+
+
 class SystemLayout(NamedTuple):
     """A new network: brokers for clients, brokers without, and parameters."""
 
@@ -87,6 +94,10 @@ def _nobody(parameters: Any) -> Mapping[str, Iterable[BrokerId]]:
     return {}
 
 
+def _no_spares(parameters: Any) -> Spares:
+    return Spares()
+
+
 def _for_ever(parameters: Any) -> int | None:
     return None
 
@@ -131,6 +142,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     moves_subscribers   whether brokers ask front ends, by the parameters, for their clients'
                         deliveries and subscriptions, and move these clients
     named          brokers that parameters name and no network needs to have, by key
+    spares         by the parameters, brokers whose processes the system starts and ends
     """
 
     name: str
@@ -154,6 +166,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     planner: Planner | None = None
     moves_subscribers: Callable[[Any], bool] = nobody_moves
     named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
+    spares: Callable[[Any], Spares] = _no_spares
 
     @property
     def stores(self) -> bool:

@@ -67,6 +67,7 @@ from shoal.runtime.parts import (
     staging_area,
     trace_writer,
 )
+from shoal.runtime.process_commands import ProcessCommands
 from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
@@ -196,6 +197,9 @@ class BrokerService:
             network.no_joiners,
             lambda: self._listeners.readmit_clients(),
         )
+        self.processes = ProcessCommands(network.scaling, self.node.bring, clock.now_us())
+        self.node.asides.at_process = self.processes.follow
+        self.node.asides.at_leave_order = self.leaving.follow
         self.ledger = Ledger()
         self.front_end.register(self.ledger)
         self.links.register(self.ledger)
@@ -293,9 +297,14 @@ class BrokerService:
         self.node.start(started)
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
+            for where in self.directory:
+                if where.has_left:
+                    self.front_end.clients.federation.left(where.name, self.node.clock.now_us())
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()
+        if self.joining.stage:
+            self.links.no_joiners["join"] = f"{self.node.id} has not joined yet"
         await self._listeners.listen("peers", "log")
         self._membership.start()
         if self.spools is not None:
@@ -304,7 +313,9 @@ class BrokerService:
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
         if self.joining.stage:
-            await self.joining.answered(self._is_answered)
+            await self.joining.answered(self._is_answered, lambda: self.links.neighbours)
+            self.links.no_joiners["join"] = ""
+            self.front_end.joined()
         if self.node.machine.is_leaving:
             self.leaving.resume()
         else:
@@ -388,7 +399,9 @@ class BrokerService:
         else:
             self._servers.pop(where.name, None)
         federation = self.front_end.clients.federation
-        if where.has_left and federation is not None:
+        if federation is not None and not where.has_left:
+            federation.came(where.name)
+        elif federation is not None:
             federation.left(where.name, self.node.clock.now_us())
             self.front_end.carry_out(self.front_end.clients.take_effects())
             self.node.schedule_flush()
@@ -417,6 +430,7 @@ class BrokerService:
         await self.leaving.stop()
         await self._membership.stop()
         await self.forgetting.stop()
+        await self.processes.stop()
         await self._costs.stop()
         self.front_end.shut_down()
         self.node.flush()
@@ -519,6 +533,8 @@ class BrokerService:
             "joining": self.joining.status(),
             "leaving": self.leaving.status(),
             "forgetting": self.forgetting.status(),
+            "scaling": msgspec.to_builtins(self.node.machine.scaling),
+            "processes": self.processes.status,
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,

@@ -11,7 +11,7 @@ import importlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -82,9 +82,11 @@ class Fork(Forked):
         return self.returncode
 
 
-def broker_fork(network_file: Path, broker: BrokerId, log: Path) -> Fork:
-    """One broker of the network in a file."""
-    return Fork(_run, network_file.absolute(), broker, log.absolute())
+def broker_fork(
+    network_file: Path, broker: BrokerId, log: Path, joins: Sequence[BrokerId] = ()
+) -> Fork:
+    """One broker of the network in a file; it may join the network over one of these."""
+    return Fork(_run, network_file.absolute(), broker, log.absolute(), tuple(joins))
 
 
 def stand_alone(log: Path) -> None:
@@ -99,7 +101,7 @@ def stand_alone(log: Path) -> None:
     stop_with_parent()
 
 
-def _run(network_file: Path, broker: BrokerId, log: Path) -> None:
+def _run(network_file: Path, broker: BrokerId, log: Path, joins: Sequence[BrokerId]) -> None:
     stand_alone(log)
     setproctitle(f"shoal serve {network_file} --broker {broker}")
-    importlib.import_module(_MODULE).run(str(network_file), broker)
+    importlib.import_module(_MODULE).run(str(network_file), broker, joins)

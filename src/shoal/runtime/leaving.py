@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.broker.effects import Leave, Stay
+from shoal.broker.effects import Leave, LeaveRefused, Stay
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -104,7 +104,6 @@ class Leaving:
         self._progress_s = self._stage_s = 0.0
         self._without: set[BrokerId] = set()
         # reason why no broker can join over this broker while it leaves
-        self._no_joiners_before = ""
         node.asides.at_leave = self._answered
 
     # --- orders -------------------------------------------------------------------------------
@@ -130,15 +129,27 @@ class Leaving:
         self._without |= {*without}
         if self._task is None:  # another order may have begun the leave meanwhile
             self.outcome, self._has_left = "", False
-            self._no_joiners_before = self._links.no_joiners
-            self._links.no_joiners = f"{self._node.id} leaves its network"
+            self._links.no_joiners["leave"] = f"{self._node.id} leaves its network"
             self._task = asyncio.create_task(self._leave())
             self._watch()
         return ""
 
+    def follow(self, leaves: bool) -> None:
+        """The system of this broker orders a leave, or takes it back; a refusal goes to it."""
+        self._following = asyncio.ensure_future(self._follow(leaves))
+
+    async def _follow(self, leaves: bool) -> None:
+        if leaves and self.stage:
+            return  # the order is repeated until the broker has left
+        problem = await (self.begin() if leaves else self.abort("by its system"))
+        if problem:
+            _log.warning("an order of its system is refused", extra={"problem": problem})
+            if leaves:
+                self._node.bring(LeaveRefused(problem))
+
     def resume(self) -> None:
         """The broker was killed as its neighbours took its place: it goes on to leave."""
-        self._links.no_joiners = f"{self._node.id} leaves its network"
+        self._links.no_joiners["leave"] = f"{self._node.id} leaves its network"
         self._task = asyncio.create_task(self._leave())
         self._watch()
 
@@ -159,7 +170,7 @@ class Leaving:
             self._front_end.come_back()
             with suppress(TimeoutError):
                 await asyncio.wait_for(_until(lambda: self._front_end.is_told), RETAINED_S)
-        self._links.no_joiners = self._no_joiners_before
+        self._links.no_joiners["leave"] = ""
         self._go_to("")
         self.outcome = f"taken back {why}"
         self._node.schedule_flush()

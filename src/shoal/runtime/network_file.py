@@ -37,6 +37,7 @@ from shoal.mqtt.limits import MqttLimits
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
 from shoal.overlays.registry import SYSTEMS, strategy_factory, unknown
 from shoal.overlays.shapes import TopologyError
+from shoal.overlays.system import Spares
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_sections import (
     FOR_CLIENTS,
@@ -50,6 +51,7 @@ from shoal.runtime.network_sections import (
     LogSection,
     Name,
     NetworkSection,
+    ScalingSection,
     StorageSection,
     TlsSection,
     TraceSection,
@@ -89,6 +91,7 @@ class NetworkFile(NetworkSection, frozen=True, kw_only=True):
     log           publications that are kept, to be read again
     trace         Parquet files of events
     costs         costs of messages
+    scaling       commands that start and end brokers as load asks for it
     """
 
     name: Name
@@ -109,6 +112,7 @@ class NetworkFile(NetworkSection, frozen=True, kw_only=True):
     log: LogSection = LogSection()
     trace: TraceSection = TraceSection()
     costs: CostsSection = CostsSection()
+    scaling: ScalingSection = ScalingSection()
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -149,6 +153,12 @@ class NetworkFile(NetworkSection, frozen=True, kw_only=True):
         """Names in the system's parameters that no broker has, nor one that has joined."""
         names = (*(broker.name for broker in self.brokers), *joined)
         return SYSTEMS[self.system].strangers(self.system_parameters, names)
+
+    @property
+    def spares(self) -> Spares:
+        """Return the brokers that start only when load asks for them."""
+        system = SYSTEMS[self.system]
+        return system.spares(self.system_parameters or system.parameters())
 
     @property
     def no_joiners(self) -> str:
@@ -312,6 +322,8 @@ def problems(network: NetworkFile, newcomer: BrokerId = "", *, has_files: bool =
     found += _patience_problems(network)
     found += _missing_files(network) if has_files else []
     found += _cost_problems(network)
+    if network.spares.are_started and not network.scaling.is_on:
+        found.append(f"scaling: set start and end, commands for {', '.join(network.spares.names)}")
     found += _log_problems(network)
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():

@@ -428,6 +428,29 @@ class CostsSection(NetworkSection, frozen=True, kw_only=True):
         return found
 
 
+class ScalingSection(NetworkSection, frozen=True, kw_only=True):
+    """Commands that start and end processes of brokers, for a system that adds and removes brokers
+    by load (`bluedove.elasticity.spares`). They run at the broker that decides, without a shell;
+    `{broker}` in a word stands for the broker's name. A command returns when the process is started
+    or ended; any exit code but 0 is a failure.
+
+    start          the program and its arguments that start a broker, with --join if it may have
+                   left the network: ["systemctl", "start", "shoal@{broker}"]
+    end            those that end its process after it has left, or when it did not become ready
+    timeout_s      a command that runs longer is killed, and has failed
+    by_supervisor  `shoal up` starts and ends the processes, and no command runs
+    """
+
+    start: tuple[Text, ...] = ()
+    end: tuple[Text, ...] = ()
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 30.0
+    by_supervisor: bool = False
+
+    @property
+    def is_on(self) -> bool:
+        return self.by_supervisor or bool(self.start and self.end)
+
+
 class TraceSection(NetworkSection, frozen=True, kw_only=True):
     """Parquet files of events, for the pipeline.
 

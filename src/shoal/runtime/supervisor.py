@@ -2,6 +2,8 @@
 
 A broker's process that dies is restarted after a pause, so that killing one does not end the
 network; a process that ends in order, after a leave, is not. Each broker logs to a file of its own.
+
+Spares run while the system asks for them: the status of the broker that decides has its orders.
 """
 
 from __future__ import annotations
@@ -26,10 +28,15 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.forks import Fork, broker_fork
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import NetworkFile
-from shoal.runtime.network_sections import AccessSection, BrokerSection, LogSection
+from shoal.runtime.network_sections import (
+    AccessSection,
+    BrokerSection,
+    LogSection,
+    ScalingSection,
+)
 from shoal.runtime.operations.caller import ANYBODY, Caller, OrderRefusedError, make_caller
 from shoal.runtime.storage.journal_files import Sync
-from shoal.runtime.storage.overlay_file import who_has_left
+from shoal.runtime.storage.overlay_file import is_member, who_has_left
 
 # Python and its compiled parts take a second to load, more beside much load.
 START_TIMEOUT_S = 60.0
@@ -40,6 +47,8 @@ _OPEN = AccessSection(anonymous=True)
 # A client that is to move is waited for.
 _ORDER_TIMEOUT_S = 30.0
 _POLL_S = 0.1
+# Interval of questions about spares that are to start or to end.
+_ORDERS_S = 0.5
 
 
 class StartError(Exception):
@@ -96,7 +105,7 @@ def _network(
     links: Sequence[Link],
     parameters: msgspec.Struct | None,
 ) -> NetworkFile:
-    return NetworkFile(
+    network = NetworkFile(
         name="local",
         brokers=sections,
         system=system,
@@ -104,6 +113,9 @@ def _network(
         access=_OPEN,
         parameters={} if parameters is None else {system: parameters},
     )
+    if not network.spares.names:
+        return network
+    return msgspec.structs.replace(network, scaling=ScalingSection(by_supervisor=True))
 
 
 def _sections(
@@ -173,7 +185,8 @@ async def ask_to_leave(
 class Supervisor:
     """The processes of a network with file `path`; logs go beside it.
 
-    Brokers that have `left` the network in an earlier run are not started.
+    Brokers that have `left` the network in an earlier run are not started, and spares only if they
+    were members at its end.
     """
 
     def __init__(self, network: NetworkFile, path: Path) -> None:
@@ -182,7 +195,21 @@ class Supervisor:
         self.restarts = 0
         folders = (network.storage.folder_of(broker.name) for broker in network.brokers)
         self.left = who_has_left(folder for folder in folders if folder is not None)
-        self._brokers = [each for each in network.brokers if each.name not in self.left]
+        # Started and ended by orders.
+        self._spares = set(network.spares.names) if network.spares.are_started else set()
+        former = {
+            name
+            for name in self._spares - self.left
+            if (folder := network.storage.folder_of(name)) is not None and is_member(folder)
+        }
+        self.stopped = self._spares - former
+        self.left -= self._spares
+        self._brokers = [
+            each for each in network.brokers if each.name not in self.left | self.stopped
+        ]
+        # The number of the last order that was followed, by spare.
+        self._followed: dict[BrokerId, int] = {}
+        self._ending: set[Fork] = set()
         self._path = path
         self._caller = make_caller(network.admin)
         self._watching: list[asyncio.Task[None]] = []
@@ -203,10 +230,55 @@ class Supervisor:
         except TimeoutError:
             raise TimeoutError(await self.what_is_missing()) from None
         self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
+        if self._spares:
+            self._watching.append(asyncio.create_task(self._follow_orders()))
 
     async def _spawn(self, name: BrokerId) -> None:
-        self.processes[name] = fork = broker_fork(self._path, name, self.log_path(name))
+        joins = [each.name for each in self.network.brokers if each.name not in self._spares]
+        fork = broker_fork(
+            self._path, name, self.log_path(name), joins if name in self._spares else ()
+        )
+        self.processes[name] = fork
         await fork.start()
+
+    # --- spares -------------------------------------------------------------------------------
+
+    async def _follow_orders(self) -> None:
+        """Start and end spares as the brokers ask for it."""
+        while not self._is_stopping:
+            await asyncio.sleep(_ORDERS_S)
+            for broker in self._brokers:
+                address = broker.address("admin")
+                if address is None or not broker.mqtt:
+                    continue
+                with contextlib.suppress(OSError):
+                    status = await get_json(address, "/status", self._caller.to(broker.name))
+                    for row in status["processes"]:
+                        await self._follow(row["broker"], row["number"], starts=row["starts"])
+
+    async def _follow(self, name: BrokerId, number: int, *, starts: bool) -> None:
+        if name not in self._spares or number <= self._followed.get(name, 0):
+            return
+        self._followed[name] = number
+        process = self.processes.get(name)
+        is_running = process is not None and process.returncode is None
+        if starts and not is_running:
+            await self._spawn(name)
+            self._watching.append(asyncio.create_task(self._watch(name)))
+        elif not starts and process is not None and is_running:
+            await self._end(process)
+
+    async def _end(self, process: Fork) -> None:
+        """Stop a spare in order, or by force; `_watch` starts it again if it ends otherwise."""
+        self._ending.add(process)
+        _signal([process], signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            _signal([process], signal.SIGKILL)
+
+    # --- starting and watching ----------------------------------------------------------------
 
     async def _ready(self, broker: BrokerSection) -> None:
         address = broker.address("admin")
@@ -244,8 +316,10 @@ class Supervisor:
 
     async def _watch(self, name: BrokerId) -> None:
         while not self._is_stopping:
-            code = await self.processes[name].wait()
-            if code == 0:
+            process = self.processes[name]
+            code = await process.wait()
+            if code == 0 or process in self._ending:
+                self._ending.discard(process)
                 return  # it has left the network, or was stopped
             self._note_death(name, code)
             await asyncio.sleep(RESTART_PAUSE_S)

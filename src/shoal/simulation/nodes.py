@@ -19,9 +19,11 @@ from shoal.broker.effects import (
     Deliver,
     DropLink,
     Effect,
+    EndBroker,
     EndLink,
     Hold,
     Input,
+    LeaveNetwork,
     Left,
     LinkLoad,
     Loads,
@@ -36,6 +38,7 @@ from shoal.broker.effects import (
     ResetLink,
     Send,
     SetTimer,
+    StartBroker,
     Stays,
     TimerFired,
     TimerKey,
@@ -52,6 +55,7 @@ from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.shared_outputs import SharedOutputs
+from shoal.simulation.processes import follow_order
 from shoal.simulation.service import Meter, ServiceCosts, ServiceMonitor
 from shoal.simulation.sizes import MessageSizes
 from shoal.simulation.subscribers import SimulatedSubscribers
@@ -477,6 +481,9 @@ class BrokerNode:
             case WatchCosts():
                 self._watches_costs = True
                 self._queue.push(self._queue.now_us, self.report_costs, None)
+            case StartBroker() | EndBroker() | LeaveNetwork():
+                if answer := follow_order(effect, self.id, self._network, now_us):
+                    self._queue.push(self._queue.now_us, self.bring, answer)
             case MoveClient(client, broker):
                 self._network.move_client(client, broker)
             case Left():

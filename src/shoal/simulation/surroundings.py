@@ -40,6 +40,15 @@ class SimulatedNetwork(Protocol):
     def left(self, broker: BrokerId) -> None:
         """The broker has left."""
 
+    def start_broker(self, at_us: int, broker: BrokerId) -> None:
+        """Another broker is to start, unless it runs."""
+
+    def remove_broker(self, at_us: int, broker: BrokerId) -> None:
+        """The broker is to leave."""
+
+    def keep_broker(self, at_us: int, broker: BrokerId) -> None:
+        """The broker is to stay."""
+
     def move_client(self, client: ClientId, broker: BrokerId) -> None:
         """A client is to go there."""
 

@@ -237,6 +237,11 @@ class World:
         for link in links:
             self._wiring.open(broker, link, is_lasting=True)
 
+    def start_broker(self, at_us: int, broker: BrokerId) -> None:
+        """Start a broker without links, unless it runs."""
+        if broker not in self.brokers:
+            self.add_broker(at_us, broker, ())
+
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
         self.queue.push(at_us, self._begin_to_leave, broker)

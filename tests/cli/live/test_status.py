@@ -45,6 +45,7 @@ def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
         "version": "0.1.0",
         "pid": 1,
         "exceptions": {"count": 0, "last": ""},
+        "scaling": None,
         "ready": True,
         "missing": [],
         "leaving": {"stage": "", "problem": ""},

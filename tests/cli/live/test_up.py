@@ -252,7 +252,7 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text(f"zzz = 1\n{WHOLE_FILE}")
     code, text = run(capsys, "check", str(path))
     assert "zzz: unknown key; known here: name, brokers" in text
-    assert "trace, costs, tree, grape, pop, bluedove" in text
+    assert "trace, costs, scaling, tree, grape, pop, bluedove" in text
     path.write_text(WHOLE_FILE.replace('"B2"]', '"B7"]').replace("7002", "7001"))
     code, text = run(capsys, "check", str(path))
     assert code == 2

@@ -27,6 +27,7 @@ from shoal.experiments.bluedove.grid import (
     data_name,
     deviation_name,
     engine_name,
+    evenest_name,
     grid,
     policy_name,
     prefixed,
@@ -251,6 +252,7 @@ def timed(**series: list[tuple[float, float | None]]) -> BlueDoveResult:
 
 SCALE = SCALES["small"]
 WHOLE, PEERS, FULL = (rate_name(system, 20) for system in SYSTEMS)
+AMOUNT = policy_name(Policy.SUBSCRIPTIONS)
 
 
 def verdicts(results: dict[str, BlueDoveResult], reading: str = LINEAR) -> dict[str, str]:
@@ -304,8 +306,11 @@ def test_rare_reports_change_only_policies_that_use_them() -> None:
         ("peers-20", {WHOLE: fake(4.0), PEERS: fake(1.0)}, "missed"),
         ("peers-20", {WHOLE: fake(4.5), PEERS: fake(1.0)}, "met"),
         ("peers-20", {WHOLE: fake(7.5), PEERS: fake(1.0)}, "beaten"),
-        ("rate-peers", {PEERS: fake(25_000.0)}, "met"),
-        ("rate-peers", {PEERS: fake(24_000.0)}, "missed"),
+        ("peers-20", {WHOLE: fake(4.5), PEERS: fake(0.5), evenest_name(20): fake(1.0)}, "met"),
+        ("peers-20", {WHOLE: fake(4.5), PEERS: fake(1.0), evenest_name(20): fake(2.0)}, "missed"),
+        ("rate-peers", {PEERS: fake(25_000.0)}, "not comparable"),
+        ("subscription-amount", {WHOLE: fake(1.16), AMOUNT: fake(1.0)}, "met"),
+        ("subscription-amount", {WHOLE: fake(1.14), AMOUNT: fake(1.0)}, "missed"),
         ("response-amount", {policy_name(Policy.RESPONSE_TIME): fake(1.0),
                              policy_name(Policy.SUBSCRIPTIONS): fake(1.0)}, "missed"),
         ("response-amount", {policy_name(Policy.RESPONSE_TIME): fake(1.25),
@@ -316,6 +321,8 @@ def test_rare_reports_change_only_policies_that_use_them() -> None:
         ("spread", {WHOLE: fake(1.0, load_spread=0.1)}, "beaten"),
         ("spread-peers", {PEERS: fake(1.0, load_spread=0.5)}, "missed"),
         ("spread-peers", {PEERS: fake(1.0, load_spread=1.0)}, "missed"),
+        ("spread-peers", {PEERS: fake(1.0, load_spread=1.0),
+                          evenest_name(20): fake(1.0, load_spread=0.8)}, "met"),
         ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(38.0)}, "missed"),
         ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(62.0)}, "met"),
         ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(80.0)}, "beaten"),

@@ -311,3 +311,28 @@ def test_no_turn_takes_long(case: Case) -> None:
             break
     else:
         pytest.fail(f"{longest_s:.3f} s: {what}")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "case",
+    [costly_expressions_of_large_integers, patterns_that_look_through_long_texts],
+    ids=lambda case: case.__name__,
+)
+def test_no_turn_of_a_cluster_takes_long(case: Case) -> None:
+    """B1 and B2 are dispatchers, B3 is their only matcher."""
+    cluster = {
+        "dispatchers": ["B1", "B2"],
+        "matchers": ["B3"],
+        "dimensions": [{"attribute": "number", "high": 1_000}],
+    }
+    for _ in range(ATTEMPTS):
+        with served(network(3, system="bluedove", links=[], bluedove=cluster)) as brokers:
+            brokers.turns.take()
+            case(brokers, 2**14)
+            time.sleep(2 * PAUSE_S)
+            longest_s, what = brokers.turns.take()
+        if longest_s < MOST_S:
+            break
+    else:
+        pytest.fail(f"{longest_s:.3f} s: {what}")

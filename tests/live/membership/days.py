@@ -280,6 +280,17 @@ class Day:
             and any(row["state"] == "up" for row in status["links"])
         )
 
+    def may_leave(self, name: str) -> None:
+        """Wait until all links of a broker that has answered are up, or it has ended: its leave
+        goes on by itself if it was decided before a kill.
+        """
+
+        def may() -> bool:
+            status = status_of(self.network, name)
+            return status is None or all(row["state"] == "up" for row in status["links"])
+
+        self.wait(f"{name} may leave", may)
+
     def is_back_or_reports_its_leave(self, name: str) -> bool:
         """Wait until a broker of the network file is linked, or says that it has left; whether it
         says so.

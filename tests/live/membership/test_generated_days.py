@@ -76,6 +76,7 @@ def _leave(today: Day, name: str, way: str) -> None:
             today.network.kill(name)
             today.run_again(name)
             begun[0].communicate(60)
+            today.may_leave(name)
             today.leave(name)
 
 

@@ -37,7 +37,8 @@ def words() -> list[Control]:
             found += [
                 said.Entered(client_id, broker, at_us, False, None, registered=True),
                 said.Register(said.Entered(client_id, broker, at_us, False, None)),
-                said.OwnerKnown(said.Entered(client_id, broker, at_us, True, "B1")),
+                said.OwnersKnown((said.Entered(client_id, broker, at_us, True, "B1"),), (broker,)),
+                said.OwnersSought((broker,), "B2"),
                 said.Ended(client_id, broker),
                 said.Sought((client_id,) * 1_000, broker),
                 said.EarlierSettled(transfer, broker, False),
@@ -156,6 +157,7 @@ def test_a_control_about_too_many_clients_is_dropped(extra: int) -> None:
     for control in (
         said.Several((said.Ended("c", "B2"),) * count),
         said.Sought(("c",) * count, "B2"),
+        said.OwnersSought(("B1",) * count, "B2"),
     ):
         assert said.decode_control(encode_control(control)) == (None if extra else control)
 

@@ -206,6 +206,22 @@ def test_a_qos_2_message_waits_for_a_silent_broker_once(network: Network, settle
     assert len(publisher.take()) == 20
 
 
+def test_a_qos_2_message_does_not_wait_for_a_broker_that_has_left(network: Network) -> None:
+    here, _ = one_that_is_dead(network)
+    publisher = network["B1"].connect("p")
+    for number in range(20):
+        publisher.send(Publish("jobs/1", b"%d" % number, 2, packet_id=number + 1))
+    first = here.take_payloads()
+    assert len(first) < 20
+    for name in ("B1", "B2"):
+        federation = network[name].clients.federation
+        assert federation is not None
+        federation.left("B3", network[name].now_us)
+    network.after(6)
+    assert len({*first, *here.take_payloads()}) == 20
+    assert len(publisher.take()) == 20
+
+
 def test_a_restarted_member_receives_a_qos_2_message_once(network: Network) -> None:
     here, live_again = one_that_is_dead(network)
     publisher = network["B1"].connect("p")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shoal.broker.effects import Departed
-from shoal.overlays.coordination.messages import LeaveWanted, NotNow
+from shoal.overlays.coordination.host import UNUSED
+from shoal.overlays.coordination.messages import LeaveWanted, LinkChange, NotNow, Prepare
 from tests.overlays.coordination.stage import Leaving
 
 
@@ -302,6 +303,23 @@ def test_a_link_of_an_aborted_attempt_must_end_first() -> None:
     stage.ended("A", "C")
     stage.tell("B", "A", LeaveWanted(10, ("C",)))
     assert "A opens C" in stage.take_transcript()
+
+
+def test_a_temporary_link_that_no_change_uses_ends() -> None:
+    """The broker that opened it was killed, and knows of none."""
+    stage = begun()
+    stage.kill("A")
+    stage.start("A", "B")
+    stage.up("A", "B")
+    stage.up("A", "C")
+    stage.settle()
+    stage.take_transcript()
+    stage.fire("C", UNUSED)
+    assert stage.take_transcript() == ["C ends A"]
+    # A vote over a link that ends would be lost with it.
+    change = LinkChange("A", 1, "B", ("C",))
+    stage.tell("A", "C", Prepare(change))
+    assert stage.take_transcript() == ["C -> A: RefuseChange: its link to A has yet to end"]
 
 
 def test_a_leave_asks_each_neighbour_in_turn() -> None:

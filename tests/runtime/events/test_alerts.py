@@ -25,6 +25,7 @@ def figures(**changes: Any) -> dict[str, Any]:
         "leaving": {"stage": "", "problem": ""},
         "joining": {"stage": ""},
         "clients": {"is_draining": False, "problem": ""},
+        "scaling": None,
         "mqtt": {"connected": 3},
     }
     return well | changes
@@ -95,6 +96,12 @@ def test_a_broker_that_is_well_has_no_alert() -> None:
             "leaving",
             "poor",
             "B2 is down",
+        ),
+        (
+            {"scaling": {"problem": "ssh: exit code 255", "last_us": 9}},
+            "scaling",
+            "poor",
+            "ssh: exit code 255",
         ),
         ({"joining": {"stage": "asking", "since_s": 2.0}}, "joining", "poor", "asking"),
         (

@@ -49,6 +49,18 @@ def test_a_leaving_broker_is_gone_when_its_last_link_ends() -> None:
     assert not here.is_gone("B2")
 
 
+def test_a_broker_that_hears_first_of_a_leave_knows_the_address() -> None:
+    """It was down while the leaving broker joined, and may have to link to it before it leaves."""
+    there, here = (Directory(name, [place(name, 5)], OverlayFile()) for name in ("B2", "B1"))
+    here.merge([there.leave(7)])
+    assert here.addresses["B2"] == there.addresses["B2"]
+    assert [each.name for each in here.places] == ["B1"]
+    # One that has left already needs no link.
+    other = Directory("B3", [place("B3", 5)], OverlayFile())
+    other.merge(there.go())
+    assert "B2" not in other.addresses
+
+
 def test_the_file_has_the_addresses_of_its_brokers() -> None:
     overlay = OverlayFile()
     given = [place("B1", 5), place("B2", 0)]

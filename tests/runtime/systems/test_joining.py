@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -9,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from shoal.runtime.addresses import Address
+from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.joining import JoinAgainError, JoinAttempt, NetworkJoining
+from shoal.runtime.storage.overlay_file import OverlayFile
 from tests.runtime.processes import Processes, not_started, processes, wait_until
 
 
@@ -117,7 +123,24 @@ def test_a_link_of_an_earlier_attempt_ends_at_the_member(tmp_path: Path) -> None
         network.kill("B9")
         network.start("B9", awaits=False)
         wait_until(lambda: network.status("B9")["joining"]["stage"] == "answering")
+        # Another new broker would have no way to the members over it.
+        network.join("B8", "B9")
+        assert "B9 has not joined yet" in network.log("B8")
+        assert neighbours(network, "B8") == ["B2"]
         network.start("B1")
         wait_until(lambda: neighbours(network, "B1") == ["B2"])
         wait_until(lambda: neighbours(network, "B9") == ["B2"])
-        wait_until(lambda: all(map(network.is_ready, ("B1", "B2", "B9"))))
+        wait_until(lambda: all(map(network.is_ready, ("B1", "B2", "B8", "B9"))))
+
+
+def test_a_broker_asks_again_if_the_member_that_took_it_in_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.runtime.links.joining.ALONE_S", 0.05)
+    overlay, clock = OverlayFile(), Clock()
+    joins = [JoinAttempt("B1", Address("127.0.0.1", 7001))]
+    joining = NetworkJoining("B9", (), joins, overlay, Directory("B9", (), overlay), clock)
+    overlay.has_joined()
+    with pytest.raises(JoinAgainError, match="all its links have ended"):
+        asyncio.run(joining.answered(lambda: False, tuple))
+    assert overlay.joins == {"B1": "127.0.0.1:7001"}

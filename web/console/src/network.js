@@ -7,7 +7,7 @@ import { ask, brokerNumber, brokerRow, bytes, clockOfMicroseconds, duration, fig
 
 /** The symbol of each kind of happening. */
 const SYMBOLS = {
-  move: "→", decision: "→", stay: "·", failed: "✕", takeover: "⇄", redirect: "⇢", links: "⟲", overlay: "⟲", join: "+", leave: "−",
+  move: "→", decision: "→", stay: "·", failed: "✕", takeover: "⇄", redirect: "⇢", links: "⟲", overlay: "⟲", scaling: "±", join: "+", leave: "−",
   order: "›", refused: "✕", slow: "!", client: "·", dropped: "✕",
 };
 

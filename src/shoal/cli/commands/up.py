@@ -130,7 +130,7 @@ def _run(network: NetworkFile, path: Path, *, forget: bool, has_console: bool) -
         supervisor = Supervisor(network, path)
         try:
             await supervisor.start()
-            _show(network, path, supervisor.left)
+            _show(network, path, supervisor.left, supervisor.stopped)
             async with _console(network) if has_console else contextlib.nullcontext():
                 print("Ctrl-C stops it", flush=True)
                 await stop.wait()
@@ -148,8 +148,11 @@ def _run(network: NetworkFile, path: Path, *, forget: bool, has_console: bool) -
         shutil.rmtree(path.parent / "data", ignore_errors=True)
 
 
-def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
-    brokers = [broker for broker in network.brokers if broker.name not in left]
+def _show(
+    network: NetworkFile, path: Path, left: Collection[str], stopped: Collection[str]
+) -> None:
+    absent = {*left, *stopped}
+    brokers = [broker for broker in network.brokers if broker.name not in absent]
     table = Table(title=f"{len(brokers)} brokers, {network.system}", title_justify="left")
     columns = ["broker", "MQTT", "admin"]
     if network.brokers[0].websocket:
@@ -160,13 +163,16 @@ def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
         table.add_column(column)
     for broker in brokers:
         websocket = [broker.websocket] if broker.websocket else []
-        there = ", ".join(name for name in network.neighbours(broker.name) if name not in left)
+        there = ", ".join(name for name in network.neighbours(broker.name) if name not in absent)
         links = [there] if network.links else []
         table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, *links)
     console = Console()
     show_table(console, table)
     if SYSTEMS[network.system].shape.opens_links:
         console.print("brokers open their links themselves", highlight=False)
+    if stopped:
+        names = ", ".join(sorted(stopped))
+        console.print(f"spare, started by load: {names}", soft_wrap=True, highlight=False)
     if left:
         names = ", ".join(sorted(left))
         console.print(f"not started, as they have left: {names}", soft_wrap=True, highlight=False)

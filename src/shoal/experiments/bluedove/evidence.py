@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shoal.experiments.bluedove.grid import (
+    EVENEST_PEERS,
+    FULL,
+    PEERS,
     BlueDoveScale,
     policy_name,
     prefixed,
@@ -54,7 +57,7 @@ class BlueDoveEvidence(NamedTuple):
         }
         most = self.scale.most
         others = [policy_name(policy) for policy in (Policy.RANDOM, Policy.SUBSCRIPTIONS)]
-        others += [rate_name(system, most) for system in ("peer-to-peer", "full replication")]
+        others += [rate_name(system, most) for system in (PEERS, EVENEST_PEERS, FULL)]
         names |= {name: name for name in others}
         found = {
             name: self.results[other] for name, other in names.items() if other in self.results

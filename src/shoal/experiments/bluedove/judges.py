@@ -10,9 +10,9 @@ import numpy as np
 from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.grid import (
     DIMENSIONS,
-    adverse_name,
+    EVENEST_PEERS,
+    PEERS,
     dimensions_name,
-    evenest_name,
     rate_name,
 )
 from shoal.experiments.studies.claims import ClaimOutcome
@@ -22,6 +22,7 @@ Judge = Callable[[BlueDoveEvidence], ClaimOutcome | None]
 Name = Callable[[BlueDoveEvidence], str]
 
 DISPATCHERS = 2
+BY_WORST = "by the most skewed attribute"
 # A figure over time is a line when its values follow one this closely.
 LINE = 0.9
 
@@ -36,21 +37,34 @@ def times(one: Name, other: Name, key: str = "rate_per_s") -> Judge:
     return judge
 
 
-def gain(system: str, matchers: int) -> Judge:
-    """BlueDove's rate over a system's; peer-to-peer's also by the attribute that suits it best."""
+def over_peers(one: Name, run: Callable[[str, int], str], matchers: int, key: str) -> Judge:
+    """A run's figure over peer-to-peer's by its best attribute; by its worst one beside it.
+
+    `run` names peer-to-peer's run. Where it was run by one attribute only, that one counts.
+    """
 
     def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
-        own = rate_name("bluedove", matchers)
-        ratio = evidence.ratio(own, rate_name(system, matchers))
-        if ratio is None:
-            return None
-        text = f"{ratio:.3g} times"
-        evenest = evidence.ratio(own, evenest_name(matchers))
-        if system == "peer-to-peer" and evenest is not None:
-            text += f" ({evenest:.3g} where peer-to-peer goes by the least skewed attribute)"
-        return ClaimOutcome(text, ratio)
+        name = one(evidence)
+        best = evidence.ratio(name, run(EVENEST_PEERS, matchers), key)
+        worst = evidence.ratio(name, run(PEERS, matchers), key)
+        if best is None:
+            text = f"{worst:.3g} times, {BY_WORST}" if worst is not None else ""
+            return None if worst is None else ClaimOutcome(text, worst)
+        beside = "" if worst is None else f" ({worst:.3g} {BY_WORST})"
+        return ClaimOutcome(f"{best:.3g} times{beside}", best)
 
     return judge
+
+
+def gain(system: str, matchers: int) -> Judge:
+    """BlueDove's rate over a system's."""
+
+    def own(_: BlueDoveEvidence) -> str:
+        return rate_name("bluedove", matchers)
+
+    if system == PEERS:
+        return over_peers(own, rate_name, matchers, "rate_per_s")
+    return times(own, lambda _: rate_name(system, matchers))
 
 
 def total_rate(system: str) -> Judge:
@@ -61,6 +75,18 @@ def total_rate(system: str) -> Judge:
         return None if rate is None else ClaimOutcome(f"{rate:,.0f} messages/s", rate)
 
     return judge
+
+
+def peers_rate(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
+    """Peer-to-peer's rate by its best attribute; by its worst one beside it."""
+    best, worst = (
+        evidence.value(rate_name(system, evidence.scale.most)) for system in (EVENEST_PEERS, PEERS)
+    )
+    rate = worst if best is None else best
+    if rate is None:
+        return None
+    beside = "" if best is None or worst is None else f" ({worst:,.0f} {BY_WORST})"
+    return ClaimOutcome(f"{rate:,.0f} messages/s{beside}", rate)
 
 
 def whole_gain(name: str) -> Judge:
@@ -99,9 +125,16 @@ def spread(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
 
 
 def peers_spread(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
-    """Peer-to-peer's."""
-    found = evidence.value(rate_name("peer-to-peer", evidence.scale.most), "load_spread")
-    return None if found is None else ClaimOutcome(f"{found:.2f}", found)
+    """Peer-to-peer's, by its best attribute; by its worst one beside it."""
+    best, worst = (
+        evidence.value(rate_name(system, evidence.scale.most), "load_spread")
+        for system in (EVENEST_PEERS, PEERS)
+    )
+    found = worst if best is None else best
+    if found is None:
+        return None
+    beside = "" if best is None or worst is None else f" ({worst:.2f} {BY_WORST})"
+    return ClaimOutcome(f"{found:.2f}{beside}", found)
 
 
 def overhead(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
@@ -129,13 +162,9 @@ def grows_with_dimensions(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     return ClaimOutcome(f"{text} messages/s", sum(steps) / len(steps))
 
 
-def more_than_peers(name: str) -> Judge:
+def more_than_peers(name: str, most: int) -> Judge:
     """A run's rate over peer-to-peer's on the usual workload."""
-    return times(lambda _: name, lambda evidence: rate_name("peer-to-peer", evidence.scale.most))
-
-
-def adverse_over_peers(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
-    return more_than_peers(adverse_name(max(evidence.scale.adverse)))(evidence)
+    return over_peers(lambda _: name, rate_name, most, "rate_per_s")
 
 
 # --- over time ----------------------------------------------------------------------------------

@@ -241,7 +241,9 @@ def _added_us(testbed: LoadedCluster) -> list[int]:
     return [
         row.at_us
         for row in testbed.world.trace.records
-        if isinstance(row, ScaleRecord) and row.action == "add" and row.matcher is not None
+        if isinstance(row, ScaleRecord)
+        and (row.action, row.step) == ("add", "begun")
+        and row.matcher is not None
     ]
 
 

@@ -97,6 +97,20 @@ def at_least(figure: float) -> Band:
     return Band(low, high, "more", reason, figure)
 
 
+def at_least_printed(text: str) -> Band:
+    """A gain of at least what prints as the paper's figure, or more by the spread over seeds.
+
+    >>> at_least_printed("1.2").verdict(1.15)[0], at_least_printed("1.2").verdict(1.14)[0]
+    ('met', 'missed')
+    >>> at_least_printed("67").low, at_least_printed("4").low
+    (66.5, 3.5)
+    """
+    figure = float(text)
+    half = 0.5 * 10 ** -len(text.partition(".")[2])
+    reason = _reason(f"what prints as {text}", f"{100 * SHARE:.0f} % more")
+    return Band(figure - half, figure * (1 + SHARE), "more", reason, figure)
+
+
 def at_most(figure: float) -> Band:
     """A cost: the paper's, rounded as it prints it, or less by the spread over seeds."""
     low, high = figure * (1 - SHARE), figure * (1 + ROUNDED)

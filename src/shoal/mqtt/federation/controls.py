@@ -116,10 +116,21 @@ class Sought(msgspec.Struct, frozen=True, tag=True, array_like=True):
     broker: BrokerId
 
 
-class OwnerKnown(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The owner of such a session; another broker answers in its place."""
+class OwnersSought(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`broker`, which has started, asks for all sessions that these silent brokers own."""
 
-    entered: Entered
+    owners: Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
+    broker: BrokerId
+
+
+class OwnersKnown(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The owners of such sessions; another broker answers in their place.
+
+    The last part of an answer to `OwnersSought` names the `owners`.
+    """
+
+    entered: Annotated[tuple[Entered, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
+    owners: Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=MOST_AT_ONCE)] = ()
 
 
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -419,7 +430,8 @@ Control = (
     | TakenOver
     | Several
     | Sought
-    | OwnerKnown
+    | OwnersSought
+    | OwnersKnown
     | Item
     | SessionPart
     | SessionState

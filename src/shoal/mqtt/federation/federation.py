@@ -147,6 +147,12 @@ class Federation:
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network for good."""
         self.session_transfer.broker_left(broker, now_us)
+        self.sharing.left(broker, now_us)
+
+    def came(self, broker: BrokerId) -> None:
+        """Handle a broker that has joined the network, or stays after all."""
+        self.session_transfer.broker_came(broker)
+        self.sharing.came(broker)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription of the front end that is installed in the whole network."""
@@ -171,6 +177,10 @@ class Federation:
 
         connection.is_spreading = True
         self._advertising.owe(known, now_us)
+
+    def joined(self, now_us: int) -> None:
+        """Handle the end of this broker's join."""
+        self.session_transfer.starting.joined(now_us)
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """Handle a link that is ready, or one that was given up and has split the network."""

@@ -192,6 +192,11 @@ class FederationMembership:
                 del self._counts[name]
                 self._groups.remove(name)
 
+    def left(self, broker: BrokerId) -> None:
+        """Record that a broker has left: it has no members of any group."""
+        for name in [name for name, counts in self._counts.items() if broker in counts]:
+            self.lose(broker, name)
+
     def lose_present(self, broker: BrokerId, name: GroupName) -> None:
         """Record that a broker has no connected members of a group."""
         count = self.members_of(name).get(broker)

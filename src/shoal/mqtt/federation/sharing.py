@@ -17,6 +17,7 @@ delivered twice, at QoS 1, does not wait for it if another broker has members.
 | publisher's | Took | done; or chooses another that has not had it |
 | publisher's | Shared was settled, a second over, no answer | Shared, again |
 | publisher's | the same, TOOK_US over since it was first sent to that broker | chooses another |
+| publisher's | the same, LEFT_US after the chosen broker has left the network | chooses another |
 | publisher's | at QoS 1, each PATIENCE_US without an answer | chooses another, if there is one |
 | publisher's | has chosen all | done, there is no subscriber |
 | publisher's | killed and started again | asks the same, for publications sent again |
@@ -58,6 +59,8 @@ from shoal.mqtt.timers import MqttTimers
 
 # A neighbour may spool an answer for a disconnected broker, for as long as that is waited for.
 TOOK_US = 60 * MICROSECONDS
+# The last answers of a broker that has left are under way for less.
+LEFT_US = 3 * MICROSECONDS
 # A broker that has started does not know the groups' members yet.
 START_US = 12 * MICROSECONDS
 # The interval of checks of open shares.
@@ -108,6 +111,8 @@ class Sharing:
         # Brokers asked since the last `Closed`; and the highest number used.
         self._asked: set[BrokerId] = set()
         self._last = 0
+        # Brokers that have left the network, and since when.
+        self._left: dict[BrokerId, int] = {}
         # Numbers of messages with choices to be recorded again.
         self._to_note: dict[int, None] = {}
         self.handing = TimeSlices(timers, is_held)
@@ -157,6 +162,15 @@ class Sharing:
         self, to: str, control: FederationMembers | Shared | Closed | Took, now_us: int
     ) -> int:
         return self._front_end.send(to, encode_control(control), now_us)
+
+    def left(self, broker: BrokerId, now_us: int) -> None:
+        """Handle a broker that has left the network: it has no members, and will answer no more."""
+        self._left[broker] = now_us
+        self.membership.left(broker)
+
+    def came(self, broker: BrokerId) -> None:
+        """Handle a broker that has joined, or stays after all."""
+        self._left.pop(broker, None)
 
     # --- messages published here --------------------------------------------------------------
 
@@ -339,13 +353,18 @@ class Sharing:
         """Handle a share whose chosen broker has the message, and does not answer."""
         if share.target is None:
             self._choose(share, now_us)
-        elif now_us >= share.handed_us + TOOK_US:
+        elif now_us >= share.handed_us + TOOK_US or self._has_left(share.target, now_us):
             self.membership.lose(share.target, share.group)
             self._choose(share, now_us)
         elif share.target == self._broker_id:
             self._take_here(share, now_us)
         else:  # it was killed before it answered, or its answer is under way
             self._ask_member_broker(share, share.target, now_us)
+
+    def _has_left(self, broker: BrokerId, now_us: int) -> bool:
+        """Whether a broker has left the network so long ago that its last answers have come."""
+        left_us = self._left.get(broker)
+        return left_us is not None and now_us >= left_us + LEFT_US
 
     def _has_others(self, share: GroupShare) -> bool:
         """Whether another broker might take it."""

@@ -48,10 +48,22 @@ class Poll(Message, frozen=True):
 class LeaveCluster(Message, frozen=True):
     """To a matcher, from its operator or from a dispatcher: hand over, then end the service.
 
-    One that stays ready joins again when it is needed.
+    One that stays ready joins again when it is needed. `for_good`: it leaves the network as well,
+    by its driver, and its process ends.
     """
 
     stay_ready: bool = False
+    for_good: bool = False
+
+
+class StayInCluster(Message, frozen=True):
+    """Dispatcher to matcher: take the leave for good back."""
+
+
+class MatcherStays(Message, frozen=True):
+    """Matcher to dispatcher: it cannot leave for good now."""
+
+    reason: str
 
 
 # --- subscriptions ----------------------------------------------------------------------------
@@ -312,6 +324,8 @@ MESSAGES: Vocabulary = (
     MailboxOpened,
     Poll,
     LeaveCluster,
+    StayInCluster,
+    MatcherStays,
     Store,
     Stored,
     Remove,

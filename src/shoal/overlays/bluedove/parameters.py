@@ -80,7 +80,7 @@ class BlueDoveParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     search_prior_ns        assumed per subscription searched, until a rate is measured (ours)
     elastic                matchers are added and taken away as load asks for it (IV-E); if not,
                            joiners are admitted as they come
-    elasticity             conditions for that
+    elasticity             conditions for that, and matchers whose processes it starts
     """
 
     dimensions: tuple[Dimension, ...] = (Dimension(attribute="x"),)
@@ -119,9 +119,21 @@ class BlueDoveParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         for key, brokers in (("dispatchers", self.dispatchers), ("matchers", self.matchers)):
             if len(set(brokers)) < len(brokers):
                 raise ValueError(f"{key}: {list(brokers)} has a broker twice")
+        self._check_spares()
         if self.matchers and not self.replicated:
             for dimension in self.dimensions:
                 dimension.cuts(len(self.matchers))  # ValueError if its boundaries do not fit
+
+    def _check_spares(self) -> None:
+        spares = self.elasticity.spares
+        if spares and not (self.elastic and self.matchers):
+            raise ValueError(
+                "elasticity.spares: need elastic = true, and dispatchers and matchers with names"
+            )
+        if named := {*spares} & {*self.dispatchers, *self.matchers}:
+            raise ValueError(
+                f"elasticity.spares: {', '.join(sorted(named))} must not be named elsewhere"
+            )
 
     def for_brokers(self, brokers: Sequence[BrokerId]) -> BlueDoveParameters:
         """These, with all brokers as dispatchers and matchers if none are named."""

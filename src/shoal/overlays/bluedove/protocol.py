@@ -21,9 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 
-from shoal.broker.effects import Effect, EndLink, Left, LinkState, Started, TimerKey
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    LeaveNetwork,
+    Left,
+    LinkState,
+    MeasuredDelays,
+    ProcessAnswered,
+    Started,
+    TimerKey,
+    WatchDelays,
+)
 from shoal.broker.messages import Message
 from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
+from shoal.broker.scaling_status import ScalingStatus
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
@@ -35,12 +47,14 @@ from shoal.overlays.bluedove.messages import (
     GossipNews,
     JoinAnswer,
     LeaveCluster,
+    MatcherStays,
     MatchRequest,
     MembershipRefused,
     Pull,
     Remove,
     SegmentTakeOver,
     Split,
+    StayInCluster,
     Store,
     SubscriptionRows,
     TakerReady,
@@ -70,6 +84,9 @@ class Bluedove(BaseStrategy):
         self.membership = None if self.matcher is None else ClusterMembership(node, self.matcher)
         self._revision = 0
         self._is_leaving = self._is_ending = False
+        # The dispatcher that has asked this matcher to leave for good.
+        self._asked_by: BrokerId = ""
+        self._now_us = 0
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -107,6 +124,8 @@ class Bluedove(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.node.start(started, now_us)
+        if self.node.parameters.elastic and self.matcher is not None:
+            out.append(WatchDelays())
         if self.dispatcher is not None:
             self.dispatcher.start(now_us, out)
         if self.membership is not None:
@@ -142,6 +161,7 @@ class Bluedove(BaseStrategy):
             case ("load",) if self.membership is not None:
                 self.membership.report(now_us, out)
             case ("tick",) if self.dispatcher is not None:
+                self._now_us = now_us
                 self._tick(now_us, out)
                 self.dispatcher.tick(now_us, out)
         self._listen_to_self(now_us, out)
@@ -157,6 +177,10 @@ class Bluedove(BaseStrategy):
             self.dispatcher.given_up(broker, out)
         if self.membership is not None:
             self.membership.handover.given_up(broker, now_us, out)
+
+    def measured(self, measured: MeasuredDelays) -> None:
+        if self.matcher is not None:
+            self.matcher.busy = measured.busy
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         up = state is LinkState.UP
@@ -229,6 +253,23 @@ class Bluedove(BaseStrategy):
         if not self.node.linked:
             out.append(Left())
 
+    # --- the number of matchers ---------------------------------------------------------------
+
+    @property
+    def scaling(self) -> ScalingStatus | None:
+        dispatcher = self.dispatcher
+        if dispatcher is None or dispatcher.scaling is None:
+            return None
+        return dispatcher.scaling.status(self._now_us, is_first=dispatcher.is_first)
+
+    def process_answered(self, answered: ProcessAnswered, now_us: int, out: list[Effect]) -> None:
+        if self.dispatcher is not None and self.dispatcher.scaling is not None:
+            self.dispatcher.scaling.answered(answered, now_us, out)
+
+    def leave_refused(self, reason: str, now_us: int, out: list[Effect]) -> None:
+        if self._asked_by:
+            self.node.send(self._asked_by, MatcherStays(reason), now_us, out)
+
     # --- messages -----------------------------------------------------------------------------
 
     def _listen_to_self(self, now_us: int, out: list[Effect]) -> None:
@@ -290,6 +331,12 @@ class Bluedove(BaseStrategy):
                 membership.welcome(sender, message, now_us, out)
             case Donors():
                 membership.donors(message, now_us, out)
+            case LeaveCluster(_, True):
+                self._asked_by = sender
+                out.append(LeaveNetwork())
+            case StayInCluster():
+                self._asked_by = ""
+                out.append(LeaveNetwork(leaves=False))
             case LeaveCluster(stay_ready):
                 membership.leave(stay_ready=stay_ready, now_us=now_us, out=out)
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from shoal.broker.happenings import Happening
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import EventRow
 
@@ -44,17 +45,47 @@ class DeathRecord(EventRow, frozen=True, kw_only=True):
 class ScaleRecord(EventRow, frozen=True, kw_only=True):
     """The controller adds or removes a matcher, or would if one were ready.
 
-    `matcher` is None then.
+    matcher   None if none is ready
+    step      begun; done; failed; stays: a leave that was taken back; dry run: nothing is changed
+    why       the reason, with its figure; of a failure, its cause
+    took_us   time since the step began
     """
 
     dispatcher: BrokerId
     action: str
     matcher: BrokerId | None
+    step: str = "begun"
+    why: str = ""
+    took_us: int = 0
 
     def in_words(self) -> str:
+        return f"{self._headline}: {self.why}" if self.why else self._headline
+
+    @property
+    def _headline(self) -> str:
         if self.matcher is None:
             return f"{self.dispatcher} would {self.action} a matcher, but none is ready"
-        return f"{self.dispatcher} {self.action}s {self.matcher}"
+        return f"{self.dispatcher} {self._words}"
+
+    @property
+    def _words(self) -> str:
+        name, took = self.matcher, f"after {self.took_us / 1e6:.1f} s"
+        has = {"add": "added", "remove": "removed"}.get(self.action, self.action)
+        return {
+            "done": f"has {has} {name} {took}",
+            "failed": f"could not {self.action} {name} {took}",
+            "stays": f"lets {name} stay {took}",
+            "dry run": f"would {self.action} {name}",
+        }.get(self.step, f"{self.action}s {name}")
+
+    def happening(self) -> Happening:
+        return Happening(
+            at_us=self.at_us,
+            kind="scaling",
+            text=self._headline,
+            why=self.why,
+            target=self.matcher or "",
+        )
 
 
 class OverflowRecord(EventRow, frozen=True, kw_only=True):

@@ -4,12 +4,14 @@ filters.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.cluster.planner import Elasticity
 from shoal.overlays.bluedove.messages import MESSAGES
 from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.bluedove.records import (
@@ -19,17 +21,23 @@ from shoal.overlays.bluedove.records import (
     ServedRecord,
 )
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import MAX_BROKERS, System, SystemLayout, SystemSize
+from shoal.overlays.system import MAX_BROKERS, Spares, System, SystemLayout, SystemSize
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
 
 
 class Cluster(SystemSize, frozen=True, kw_only=True):
-    """Dispatchers D1, ..., that clients connect to, and matchers M1, ..."""
+    """Dispatchers D1, ..., that clients connect to, matchers M1, ..., and spare matchers after
+    them.
+    """
 
     dispatchers: Annotated[int, Meta(ge=1, le=MAX_BROKERS, description="Brokers for clients.")] = 2
     matchers: Annotated[int, Meta(ge=1, le=MAX_BROKERS, description="Brokers that match.")] = 4
+    spares: Annotated[
+        int,
+        Meta(ge=0, le=MAX_BROKERS, description="Matchers that start when load asks for them."),
+    ] = 0
     dimension: Annotated[
         tuple[str, ...],
         Meta(title="NAME=LOW:HIGH", description="What to divide by; repeatable."),
@@ -37,10 +45,15 @@ class Cluster(SystemSize, frozen=True, kw_only=True):
 
     def layout(self) -> SystemLayout:
         front = [f"D{number}" for number in range(1, self.dispatchers + 1)]
-        back = [f"M{number}" for number in range(1, self.matchers + 1)]
+        back = [f"M{number}" for number in range(1, self.matchers + self.spares + 1)]
+        matchers, spares = tuple(back[: self.matchers]), tuple(back[self.matchers :])
         dimensions = tuple(_dimension(text) for text in self.dimension)
         parameters = BlueDoveParameters(
-            dispatchers=tuple(front), matchers=tuple(back), dimensions=dimensions
+            dispatchers=tuple(front),
+            matchers=matchers,
+            dimensions=dimensions,
+            elastic=bool(spares),
+            elasticity=Elasticity(least=self.matchers, spares=spares),
         )
         return SystemLayout(front, back, parameters)
 
@@ -57,6 +70,15 @@ def _dimension(text: str) -> Dimension:
 
 def _dispatches(parameters: BlueDoveParameters, broker: BrokerId) -> bool:
     return parameters.role(broker).dispatches
+
+
+def _named(parameters: BlueDoveParameters) -> Mapping[str, Iterable[BrokerId]]:
+    return {"elasticity.spares": parameters.elasticity.spares}
+
+
+def _spares(parameters: BlueDoveParameters) -> Spares:
+    elasticity = parameters.elasticity
+    return Spares(elasticity.spares, bool(elasticity.spares) and not elasticity.dry_run)
 
 
 def _bluedove(context: BrokerContext, parameters: BlueDoveParameters) -> Strategy:
@@ -82,4 +104,6 @@ SYSTEM = System(
     complete=BlueDoveParameters.for_brokers,
     takes_clients=_dispatches,
     is_quiet=False,
+    named=_named,
+    spares=_spares,
 )

@@ -76,6 +76,9 @@ or the leaving broker again. If the decision comes, it installs. The leave waits
 declares it dead: brokers in doubt drop their votes and vote on the change that removes the decider;
 brokers that have installed stop waiting for its confirmation.
 
+A temporary link that no change uses was opened by a broker that has crashed since: each end ends it
+after 5 s, and refuses to vote over a link that ends.
+
 If a broker links to the leaving broker after that one is out of the tree, it is redirected to the
 successor (`GoElsewhere`).
 

@@ -31,12 +31,13 @@ from shoal.broker.effects import (
     OpenLink,
     Send,
     SetTimer,
+    TimerKey,
 )
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.deciding import Decider
-from shoal.overlays.coordination.host import TIMER
+from shoal.overlays.coordination.host import TIMER, UNUSED
 from shoal.overlays.coordination.messages import (
     Abort,
     ChangeMessage,
@@ -159,9 +160,12 @@ class Coordinator(Decider, Participant):
             case GoElsewhere():  # over a temporary link, for which the sender waits
                 out.append(EndLink(neighbour))
 
-    def timer(self, now_us: int, out: list[Effect]) -> None:
-        """`TIMER` has fired."""
-        self._step(ChangeEvent.LATE, "", None, now_us, out)
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """One of `CHANGE_TIMERS` has fired."""
+        if key == UNUSED:
+            self._end_unused(now_us, out)
+        else:
+            self._step(ChangeEvent.LATE, "", None, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed.  True if the overlay must not see the event now, or at all."""
@@ -174,7 +178,23 @@ class Coordinator(Decider, Participant):
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A temporary link came up; True if a change has opened it."""
         self._passing[neighbour] = now_us
+        out.append(SetTimer(UNUSED, now_us + TIMEOUT_US))
         return self._link_up(neighbour, now_us, out)
+
+    def _end_unused(self, now_us: int, out: list[Effect]) -> None:
+        """End temporary links that no change uses: their opener has crashed, and knows of none."""
+        if self.stage is Stage.OUT:
+            return  # all its links end
+        used = () if self._change is None else self._change.participants
+        for each, since_us in list(self._passing.items()):
+            if each in self._host.neighbours:
+                del self._passing[each]
+            elif each not in used and now_us - since_us >= TIMEOUT_US:
+                del self._passing[each]
+                self._ending.add(each)
+                out.append(EndLink(each))
+        if self._passing:
+            out.append(SetTimer(UNUSED, now_us + TIMEOUT_US))
 
     def failed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A temporary link failed, or did not come up."""

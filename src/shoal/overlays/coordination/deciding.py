@@ -47,11 +47,6 @@ class Decider(ChangePart):
         if left:
             reason = f"its link to {left[0]} has yet to end"
             out.append(Send(leaving_broker, NotNow(message.attempt, reason)))
-            for each in left:
-                # No decider waits that long: the opener has crashed, and knows of no such link.
-                if now_us - self._passing.get(each, now_us) > TIMEOUT_US:
-                    out.append(EndLink(each))
-                    self._ending.add(each)
             return
         self._asked_by = message.attempt
         self._begin(leaving_broker, message.others, now_us, out, is_dead=False)

@@ -13,6 +13,9 @@ from shoal.overlays.coordination.messages import Facts, LinkChange
 CHANGES = "changes"
 
 TIMER: TimerKey = ("change",)
+# Temporary links are up that no change may need any more.
+UNUSED: TimerKey = ("change", "unused")
+CHANGE_TIMERS = (TIMER, UNUSED)
 
 Deferred = LinkChanged | TimerFired
 

@@ -54,6 +54,8 @@ class Participant(ChangePart):
         host, neighbours = self._host, self._host.neighbours
         if reason := self._why_busy(but=change.leaving_broker if change.is_dead else ""):
             return reason
+        if decider in self._ending:
+            return f"its link to {decider} has yet to end"
         if change.decider != decider or self._broker not in change.participants[1:]:
             return "it is no participant"
         if self._broker == change.leaving_broker:

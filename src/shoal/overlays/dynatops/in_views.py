@@ -176,6 +176,16 @@ class InViews(BaseStrategy):
     def stay(self, now_us: int, out: list[Effect]) -> None:
         self.membership.stay(out)
 
+    @property
+    def obstacle(self) -> str:
+        if not self.membership.is_leaving:
+            return ""
+        if len(self.clients.advertisements):
+            return "clients publish here"
+        if not self._is_free():
+            return "publications or interests wait here"
+        return self.membership.problem
+
     # --- messages of a view -------------------------------------------------------------------
 
     def _handle_of_view(self, message: OfView, out: list[Effect]) -> None:

@@ -265,8 +265,8 @@ class Octopia(BaseStrategy):
             self._resident.departing.look(now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        if self.obstacle:
-            raise ProtocolError(self.obstacle)
+        if self._no_place:
+            raise ProtocolError(self._no_place)
         own = self._roster.places[self.broker]
         is_asked_again, self._is_leaving = self._is_leaving, True
         if not is_asked_again and own.stay is not PlaceStage.LEFT:
@@ -295,6 +295,12 @@ class Octopia(BaseStrategy):
 
     @property
     def obstacle(self) -> str:
+        if self._no_place or not self._is_leaving:
+            return self._no_place
+        return self._roster.why_not_permitted(self.broker) or self._resident.departing.problem
+
+    @property
+    def _no_place(self) -> str:
         is_known = self.is_placed and self.broker in self._roster.places
         return "" if is_known else f"{self.broker} has no place yet"
 

@@ -342,10 +342,17 @@ class Resident:
         return self.ties.tree_neighbours
 
     @property
-    def is_needed(self) -> bool:
+    def need(self) -> str:
+        if self.entering.hosts:
+            return f"{', '.join(sorted(self.entering.hosts))} enters its cluster here"
+        if self.hosted.rows or self.tables.own.entries:
+            return "clients have subscriptions here"
+        if self.has_waiting:
+            return "publications wait here"
+        if self.is_relinking:
+            return f"publications of {self.relinking.former} have yet to arrive"
         is_apart = self.tables.own.up is not None and self.ties.up.current is None
-        has_clients = self.hosted.rows or self.tables.own.entries or self.entering.hosts
-        return bool(has_clients or self.has_waiting or self.is_relinking or is_apart)
+        return "it has no link to its cluster" if is_apart else ""
 
     @property
     def has_waiting(self) -> bool:

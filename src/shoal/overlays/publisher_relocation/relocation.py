@@ -31,7 +31,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ReceiveBatch
 from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.host import CHANGE_TIMERS
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
@@ -179,7 +179,7 @@ class Relocation(AroundTree):
         self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key in (EXCHANGE_TIMER, CHANGE_TIMER, CONFLATION_TIMER):
+        if key in (EXCHANGE_TIMER, CONFLATION_TIMER, *CHANGE_TIMERS):
             self.tree.timer(key, now_us, out)
         elif self.tree.defers(TimerFired(key)):
             return

@@ -54,8 +54,7 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.coordination.coordinator import Coordinator
-from shoal.overlays.coordination.host import CHANGES, Deferred
-from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.host import CHANGE_TIMERS, CHANGES, Deferred
 from shoal.overlays.coordination.messages import ChangeMessage, Facts, LinkChange
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
 from shoal.overlays.merging import OwnMerging
@@ -221,8 +220,8 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
                 raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == CHANGE_TIMER:
-            self.changes.timer(now_us, out)
+        if key in CHANGE_TIMERS:
+            self.changes.timer(key, now_us, out)
         elif key == CONFLATION_TIMER:
             self.forwarding.conflation.timer(now_us, out, self._neighbours)
         elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):

@@ -1,7 +1,7 @@
 """Notifications from a machine to its service, beside messages and timers.
 
 It has left, or stays; it must know something when it starts again; a client is to go elsewhere;
-and it answers the orders of operators.
+it answers the orders of operators; and processes of other brokers are to start or end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.broker.effects import Answered, Effect, Left, MoveClient, Remember, Stays
+from shoal.broker.effects import (
+    Answered,
+    Effect,
+    EndBroker,
+    LeaveNetwork,
+    Left,
+    MoveClient,
+    Remember,
+    StartBroker,
+    Stays,
+)
 from shoal.model import BrokerId, ClientId
 
 
@@ -25,6 +35,10 @@ class Asides:
         self.at_remember: Callable[[Mapping[str, Any]], None] = _ignore_facts
         # Sends a client to another broker, for the machine.
         self.at_move: Callable[[ClientId, BrokerId], None] = _ignore_move
+        # Starts a broker's process, or ends it.
+        self.at_process: Callable[[StartBroker | EndBroker], None] = _ignore_process
+        # Begins a leave of this broker that its system orders, or takes it back.
+        self.at_leave_order: Callable[[bool], None] = _ignore_leave_order
 
     def expect(self, answered: Callable[[str], None]) -> None:
         """The machine is given an order; why it is not followed comes as the answer."""
@@ -41,6 +55,10 @@ class Asides:
                 self.at_leave("")
             case Stays(reason):
                 self.at_leave(reason)
+            case StartBroker() | EndBroker():
+                self.at_process(effect)
+            case LeaveNetwork(leaves):
+                self.at_leave_order(leaves)
             case Answered(problem):
                 self._orders.popleft()(problem)
             case _:
@@ -58,3 +76,11 @@ def _ignore_move(client: ClientId, broker: BrokerId) -> None:
 
 def _ignore_leave(reason: str) -> None:
     """Placeholder until an operator asks the broker to leave."""
+
+
+def _ignore_process(order: StartBroker | EndBroker) -> None:
+    """A node without a service starts no processes."""
+
+
+def _ignore_leave_order(leaves: bool) -> None:
+    """A node without a service does not leave."""

@@ -82,6 +82,15 @@ def alerts_of(figures: Mapping[str, Any], now_us: int) -> Iterator[Alert]:
                 text=words,
                 advice="replace the file, then send the broker SIGHUP",
             )
+    if (scaling := figures["scaling"]) and scaling["problem"]:
+        yield Alert(
+            key="scaling",
+            level=POOR,
+            text=f"the number of brokers was not changed: {scaling['problem']}",
+            effect="load stays with the brokers that run",
+            advice="look at the commands of [scaling], and at the log of the broker they start",
+            since_us=scaling["last_us"],
+        )
     if count := figures["exceptions"]["count"]:
         times = "an exception was" if count == 1 else f"{count:,} exceptions were"
         yield Alert(

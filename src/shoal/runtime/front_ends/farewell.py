@@ -61,7 +61,8 @@ class Lingering(asyncio.Protocol):
             self._send_close()
             self._is_half_closed = True
             self.pause_reading = self._resume_reading
-            if self._transport.can_write_eof():
+            # The last write may have found that the client has reset the connection.
+            if self._transport.can_write_eof() and not self._transport.is_closing():
                 # A client that has gone is an error of asyncio's own loop; its end is on its way.
                 with suppress(OSError):
                     self._transport.write_eof()

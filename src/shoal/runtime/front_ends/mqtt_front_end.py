@@ -179,6 +179,11 @@ class MqttFrontEnd:
             self._sending_on.stand_for_clients()
         self.node.schedule_flush()
 
+    def joined(self) -> None:
+        """Clients will come: this broker has joined its network."""
+        if self.clients.federation is not None:
+            self.clients.federation.joined(self.node.clock.now_us())
+
     def come_back(self) -> None:
         """Say it again: the machine has been told goodbye."""
         if self.clients.front_end is not None:

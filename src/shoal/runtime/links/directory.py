@@ -105,8 +105,12 @@ class Directory:
             _log.error("too many brokers: others are not taken up", extra=extra)
 
     def leave(self, now_us: int) -> BrokerLocation:
-        """Return the directory entry that announces this broker's leave."""
-        own = BrokerLocation(self._broker, now_us, has_left=True)
+        """Return the directory entry that announces this broker's leave.
+
+        It has the address: a broker that was down while this one joined must link to it, too, until
+        it has left.
+        """
+        own = msgspec.structs.replace(self._known[self._broker], at_us=now_us, has_left=True)
         self._note(own)
         return own
 
@@ -144,9 +148,9 @@ class Directory:
     def _note(self, where: BrokerLocation) -> None:
         self._known[where.name] = where
         here = self._here(where)
-        if here.has_left:
-            return  # it may still need links to hand over its state
-        self.addresses.pop(where.name, None)
-        if here.peers:
+        # A leaving broker may still need links to hand over its state.
+        if not here.has_left:
+            self.addresses.pop(where.name, None)
+        if here.peers and not here.is_gone and where.name not in self.addresses:
             with suppress(ValueError):  # another broker's entry may be malformed
                 self.addresses[where.name] = read_address(here.peers)

@@ -36,6 +36,8 @@ from shoal.runtime.storage.overlay_file import OverlayFile
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
 # A member that takes a broker in has its link up in a moment; after this long it has gone.
 FIRST_LINK_S = 15.0
+# For so long a broker may be without a link while its system changes links.
+ALONE_S = 4.0
 _POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -160,11 +162,25 @@ class NetworkJoining:
         self.problems.clear()
         self.stage, self._since_us = "answering", self._clock.now_us()
 
-    async def answered(self, is_told: Callable[[], bool]) -> None:
+    async def answered(
+        self, is_told: Callable[[], bool], neighbours: Callable[[], Collection[BrokerId]]
+    ) -> None:
         """Wait until a member has answered through the system, and has reported retained
         messages.
+
+        JoinAgainError when it has had no link for so long that the system opens none: the member
+        that took it in is gone.
         """
+        loop = asyncio.get_running_loop()
+        linked_s = loop.time()
         while not is_told():
+            if neighbours():
+                linked_s = loop.time()
+            elif loop.time() - linked_s > ALONE_S:
+                self._overlay.begins_to_join(
+                    {each.broker: str(each.address) for each in self._joins}
+                )
+                raise JoinAgainError("all its links have ended")
             await asyncio.sleep(_POLL_S)
         self._overlay.becomes_member()
         self.stage = ""

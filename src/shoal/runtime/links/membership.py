@@ -22,15 +22,13 @@ from collections.abc import Callable
 from shoal.model import BrokerId
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.links.directory import Directory
-from shoal.runtime.links.joining import JoinAgainError, NetworkJoining
+from shoal.runtime.links.joining import ALONE_S, JoinAgainError, NetworkJoining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.node import Node
 
 LOOK_S = 1.0
 ASK_S = 5.0
-# For so long a broker may be without a link while its system changes links.
-ALONE_S = 4.0
 
 _log = logging.getLogger(__name__)
 

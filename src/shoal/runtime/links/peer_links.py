@@ -73,8 +73,8 @@ class PeerLinks:
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = TickRounds(TICK_S)
         self._is_stopping = False
-        # reason why no broker can join over this one, if so
-        self.no_joiners = settings.no_joiners
+        # By the part of this broker that objects: why no new broker may join over it.
+        self.no_joiners = {"network": settings.no_joiners}
         # Of sessions, whichever link they are of: one that was opened and ended may come again.
         self._numbers = count(1)
         # handler of connections that are no links
@@ -424,7 +424,7 @@ class PeerLinks:
         if hello.purpose is Purpose.JOIN:
             link = self._links.get(hello.broker)
             is_connected = link is not None and link.connection is not None
-            check_joiner(hello.broker, self.no_joiners, is_connected=is_connected)
+            check_joiner(hello.broker, self._why_no_joiners, is_connected=is_connected)
         if hello.purpose in (Purpose.PROBE, Purpose.JOIN, Purpose.BROKERS):
             connection.say(probe(self._node.id, self._settings))
             if hello.purpose is Purpose.BROKERS:
@@ -478,9 +478,14 @@ class PeerLinks:
             self._drop_connection(link.connection)
         self._connected.greet(connection, link)
 
+    @property
+    def _why_no_joiners(self) -> str:
+        return next(filter(None, self.no_joiners.values()), "")
+
     def _admit(self, hello: Hello) -> PeerLink:
         """The link that a broker offers to which there is none; WireError if it is not taken up."""
-        opened_us = take_up(hello, self._node.id, self.overlay, self._settings, self.no_joiners)
+        no_joiners = self._why_no_joiners
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings, no_joiners)
         link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
         if opened_us is not None:
             self.overlay.opened(hello.broker, opened_us)

@@ -227,3 +227,12 @@ def who_has_left(folders: Iterable[Path]) -> set[BrokerId]:
                 if where.name not in last or where.at_us > last[where.name].at_us:
                     last[where.name] = where
     return {where.name for where in last.values() if where.has_left}
+
+
+def is_member(folder: Path) -> bool:
+    """Return whether the broker of this folder has joined a network, and has not left it."""
+    try:
+        overlay = OverlayFile(folder)
+    except JournalError:  # its broker says so when it starts
+        return True
+    return not (overlay.is_founder or overlay.has_left) and overlay.joins is None

@@ -14,8 +14,9 @@ from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import Entered, Several
+from shoal.mqtt.federation.controls import Entered, OwnersKnown, Several, encode_control
 from shoal.mqtt.federation.session_transfer.directory import announcing
+from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
 from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
@@ -95,6 +96,31 @@ def test_sessions_of_a_broker_that_is_down_are_known_to_others(network: Network)
     assert federation is not None
     assert federation.session_transfer.fetching._silent.keys() == {"B1"}
     assert client.take() != []
+
+
+@pytest.mark.parametrize("count", [1, 2 * MOST_AS_ONE + 1])
+def test_a_broker_asks_for_the_sessions_of_one_that_is_down(network: Network, count: int) -> None:
+    for number in range(count):
+        network["B1"].connect(f"c{number}", **KEPT)
+    network["B2"].connect("elsewhere", **KEPT)
+    network.after(1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(3)
+    transfer = network["B3"].clients.federation.session_transfer  # type: ignore[union-attr]
+    assert {transfer.homes.get(f"c{number}") for number in range(count)} == {"B1"}
+    assert transfer.starting._owners_known == {"B1"}
+
+
+def test_a_session_that_is_here_stays_if_another_owner_is_known(network: Network) -> None:
+    """Its owner, to which it is exported, says what becomes of it."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    there = network["B1"].clients.federation
+    assert there is not None
+    owner = Entered("c", "B2", network["B1"].now_us + 1, True, None)
+    there.on_control(encode_control(OwnersKnown((owner,), ("B2",))), network["B1"].now_us)
+    assert "c" in network["B1"].clients.sessions
 
 
 def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> None:
@@ -180,6 +206,87 @@ def test_a_broker_without_answers_serves_after_the_timeout(network: Network) -> 
     network["B3"].after(0.01)
     assert early.take()[0].reason_code is ReasonCode.SUCCESS
     assert answers(network, "B3", "late").take()[0].reason_code is ReasonCode.SUCCESS
+
+
+def test_a_join_that_took_long_leaves_the_others_time_to_answer(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network["B3"].after(START_S + 1)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.joined(network["B3"].now_us)
+    client = answers(network, "B3")
+    network["B3"].after(1)
+    assert client.take() == []
+    network.is_slow = False
+    network.settle()
+    network.after(0.1)
+    assert client.take()[0].session_present
+
+
+def test_a_session_stays_if_the_broker_that_requested_it_leaves(network: Network) -> None:
+    first = network["B1"].connect("c", **KEPT)
+    first.subscribe("a", qos=1)
+    first.lose()
+    requesting, source = (network[name].clients.federation for name in ("B2", "B1"))
+    assert requesting is not None
+    assert source is not None
+    requesting.session_transfer.fetching.on_control = lambda *_: None  # type: ignore[method-assign]
+    elsewhere = answers(network, "B2")
+    network.settle()
+    elsewhere.lose()
+    assert source.session_transfer.giving.get("c") is not None
+    source.left("B2", network["B1"].now_us)
+    network.settle()
+    client = answers(network, "B3")
+    network.settle()
+    assert client.take()[0].session_present
+
+
+def test_a_late_request_of_a_broker_that_has_left_is_dropped(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    source = network["B1"].clients.federation
+    assert source is not None
+    request = Entered("c", "B2", network["B1"].now_us + 1, True, "B1")
+    source.left("B2", network["B1"].now_us)
+    source.on_control(encode_control(request), network["B1"].now_us)
+    assert source.session_transfer.giving.get("c") is None
+    source.came("B2")
+    source.on_control(encode_control(request), network["B1"].now_us)
+    assert source.session_transfer.giving.get("c") is not None
+
+
+def test_a_session_that_is_being_exported_is_known(network: Network) -> None:
+    """The broker that has requested it lost its client, and has no session to list."""
+    first = network["B1"].connect("c", **KEPT)
+    first.subscribe("a", qos=1)
+    first.lose()
+    requesting = network["B2"].clients.federation
+    assert requesting is not None
+    requesting.session_transfer.fetching.on_control = lambda *_: None  # type: ignore[method-assign]
+    elsewhere = answers(network, "B2")
+    network.settle()
+    elsewhere.lose()
+    start(network, "B3")
+    client = answers(network, "B3")
+    network.is_slow = False
+    network.settle()
+    network.after(3)
+    assert client.take()[0].session_present
+
+
+def test_a_request_for_a_session_names_its_owner(network: Network) -> None:
+    """The owner is down when a new broker comes, and another broker asks for the session first."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network["B3"].after(0.1)
+    answers(network, "B2").lose()
+    network.settle()
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.homes.get("c") == "B1"
 
 
 @pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])

@@ -62,6 +62,7 @@ def footnotes(statuses: Statuses) -> Iterator[str]:
         least = min(free, key=lambda name: free[name])
         yield f"free on their disks: {decimal(free[least])} at least ({least})"
     yield from _latency(statuses)
+    yield from _scaling(statuses)
     refused = {
         name: sum(row["count"] for row in (found or {}).get("mqtt", {}).get("refusals", ()))
         for name, found in statuses.items()
@@ -69,6 +70,39 @@ def footnotes(statuses: Statuses) -> Iterator[str]:
     if any(refused.values()):
         words = ", ".join(f"{name} {count:,}" for name, count in refused.items() if count)
         yield f"refused since they started: {words} (see --details)"
+
+
+def _scaling(statuses: Statuses) -> Iterator[str]:
+    """Return the decisions about the number of brokers, of each broker that makes them."""
+    for name, found in statuses.items():
+        if scaling := (found or {}).get("scaling"):
+            yield f"{name} scales: {escape(scaling_words(scaling))}"
+            if scaling["last"]:
+                yield f"  last, {clock(scaling['last_us'])}: {escape(scaling['last'])}"
+
+
+def scaling_words(found: Mapping[str, Any]) -> str:
+    """The load, the bounds, and the step that is under way.
+
+    >>> row = {"state": "watching", "broker": "", "serving": 3, "spare": 1, "least": 2, "most": 0}
+    >>> row |= {"utilisation": 0.62, "adds_above": 0.85, "removes_below": 0.5, "is_dry_run": False}
+    >>> scaling_words(row | {"why": ""})
+    '3 serve (2 or more), 62 % busy, 1 spare; adds above 85 %, removes below 50 %'
+    """
+    bounds = (
+        f"{found['least']} to {found['most']}" if found["most"] else f"{found['least']} or more"
+    )
+    busy = "load unknown" if found["utilisation"] is None else f"{found['utilisation']:.0%} busy"
+    words = f"{found['serving']} serve ({bounds}), {busy.replace('%', ' %')}"
+    words += f", {found['spare']} spare; adds above {100 * found['adds_above']:.0f} %"
+    words += f", removes below {100 * found['removes_below']:.0f} %"
+    if found["is_dry_run"]:
+        words += "; dry run"
+    if found["broker"]:
+        words += f"; {found['broker']} is {found['state']}: {found['why']}"
+    elif found["state"] == "resting":
+        words += "; rests after a change"
+    return words
 
 
 def _latency(statuses: Statuses) -> Iterator[str]:

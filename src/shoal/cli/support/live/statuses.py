@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def clock(at_us: int) -> str:
 
 async def ask_status(network: NetworkFile, caller: Caller) -> Statuses:
     """Return the statuses of the file's brokers and of those that have joined, without those that
-    left.
+    left and spares that do not run.
 
     UserError if all refuse this caller.
     """
@@ -81,7 +81,23 @@ async def ask_status(network: NetworkFile, caller: Caller) -> Statuses:
         there = {name: answer for name, answer in found.items() if answer or name in known}
         silences = found.silences | further.silences
         found = Statuses(there | further, found.refusals | further.refusals, silences)
-    return found
+    return _without_stopped(found, network.spares.names)
+
+
+def _without_stopped(statuses: Statuses, spares: Collection[str]) -> Statuses:
+    """Leave out spares that do not answer and that no broker is linked to."""
+    linked = {
+        row["neighbour"]
+        for answer in statuses.values()
+        if answer is not None
+        for row in answer["links"]
+    }
+    kept = {
+        name: answer
+        for name, answer in statuses.items()
+        if answer is not None or name not in spares or name in linked
+    }
+    return Statuses(kept, statuses.refusals, statuses.silences)
 
 
 def check_known(network: NetworkFile, statuses: Statuses, broker: str) -> None:

@@ -60,6 +60,15 @@ class LinearIndex:
             self._bounds[:, row] = self._bounds[:, last]
         self._ids.pop()
 
+    @property
+    def most_candidates(self) -> int:
+        """The number of boxes, all of which a publication is compared with."""
+        return len(self._ids)
+
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """True: boxes have neither texts nor expressions."""
+        return True
+
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the boxes that hold a publication; none unless it has all attributes."""
         values = [attributes.get(name) for name in self._attributes]

@@ -10,6 +10,7 @@ question that is obsolete costs nothing.
 | given | a second over | Offer |
 | given | SessionAdopted | → adopted |
 | given | TransferDeclined | → owner, or goes to the broker that asked meanwhile |
+| given, adopted | the target has left the network | as declined |
 | given | Entered on a later transfer, requesting | Offer; the request waits for the outcome |
 | given, adopted | a message for the client | keeps it, and sends an Item |
 | given, adopted | a second over, or all publications of its client are settled | EarlierSettled |
@@ -103,11 +104,6 @@ class SessionExport:
     def get(self, client_id: str) -> SessionMove | None:
         """The export of a client's session, if it is exported."""
         return self._moves.get(client_id)
-
-    def keeps(self, session: Session) -> bool:
-        """Whether a session that outlives its connection is here, and is not exported."""
-        is_kept = session.expiry_interval_s > 0 and not session.is_departed
-        return is_kept and self.get(session.client_id) is None
 
     def home(self, client_id: str) -> SessionOwner | None:
         """The owner of an exported session, as far as is known here."""
@@ -327,15 +323,23 @@ class SessionExport:
                 self._sessions.drop(move.session)
                 self._gone(move.session, where, now_us)
             case TransferDeclined(_, broker):
-                if broker != move.target[0]:
-                    return  # of another broker that had asked in the same microsecond
-                question = move.question
-                self.withdraw(client_id)
-                if question is None:
-                    self._stays(move, now_us)
-                else:
-                    transfer = (client_id, question.at_us)
-                    self.give(move.session, question.broker, transfer, now_us)
+                # Otherwise of another broker that had asked in the same microsecond.
+                if broker == move.target[0]:
+                    self._declined(move, now_us)
+
+    def left(self, broker: BrokerId, now_us: int) -> None:
+        """Handle a broker that has left the network: it has none of the sessions exported to it."""
+        for move in list(self._moves.values()):
+            if move.target is not None and move.target[0] == broker:
+                self._declined(move, now_us)
+
+    def _declined(self, move: SessionMove, now_us: int) -> None:
+        question, client_id = move.question, move.session.client_id
+        self.withdraw(client_id)
+        if question is None:
+            self._stays(move, now_us)
+        else:
+            self.give(move.session, question.broker, (client_id, question.at_us), now_us)
 
     def _adopted(self, move: SessionMove, now_us: int) -> None:
         move.question = None  # the target has it, too

@@ -31,7 +31,8 @@ from shoal.mqtt.federation.controls import (
     Here,
     Item,
     Offer,
-    OwnerKnown,
+    OwnersKnown,
+    OwnersSought,
     Register,
     SessionAdopted,
     SessionDeparted,
@@ -99,13 +100,17 @@ class SessionTransfer:
         self._journal: SessionJournal | None = None
         # The time and the broker of each client's last connection in the network.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
+        # Brokers that have left the network; their last requests may still be under way.
+        self._left: set[BrokerId] = set()
         self.homes = SessionDirectory()
         # The brokers of clients for which this broker is a registrar.
         self.registry = Registry()
         self.telling = ClientAnnouncements(
             broker_id, timers, self._send_transfer_control, self._registered
         )
-        self.listing = SessionListing(sessions, self.telling, timers, self._own)
+        self.listing = SessionListing(
+            sessions, self.homes, self.telling, timers, self._own, self._send_transfer_control
+        )
         fill = partial(SessionInstallation, sessions, subscriptions, problems)
         self.fetching = Fetching(
             broker_id, sessions, timers, self._send_transfer_control, self._come, fill
@@ -275,8 +280,9 @@ class SessionTransfer:
         session = self._sessions.get(client_id)
         if session is None or client_id not in self._entered:
             return None
-        # At another broker it may only have been requested.
-        is_here = self._entered[client_id][1] == self._broker_id or self.giving.keeps(session)
+        # A broker that has requested it may lose the client before it has the session.
+        is_kept = session.expiry_interval_s > 0 and not session.is_departed
+        is_here = is_kept or self._entered[client_id][1] == self._broker_id
         return self.telling.about(session) if is_here else None
 
     def met(self, control: FederationHello | Here, now_us: int) -> None:
@@ -288,9 +294,15 @@ class SessionTransfer:
 
     def broker_left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
+        self._left.add(broker)
         self.registry.forget(broker)
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
+        self.giving.left(broker, now_us)
+
+    def broker_came(self, broker: BrokerId) -> None:
+        """Handle a broker that has joined, or stays after all."""
+        self._left.discard(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -359,11 +371,17 @@ class SessionTransfer:
                 elif self.homes.get(client_id) == broker:
                     self.homes.pop(client_id)  # another broker has requested it meanwhile
             case Sought(client_ids, broker):
-                for about in self.homes.whereabouts(client_ids, broker):
-                    self._send_transfer_control(broker, OwnerKnown(about), now_us)
-            case OwnerKnown(entered):
-                self._on_entered(entered, now_us, is_listed=True)
-                self.starting.known(entered.client_id, now_us)
+                if entered := tuple(self.homes.whereabouts(client_ids, broker)):
+                    self._send_transfer_control(broker, OwnersKnown(entered), now_us)
+            case OwnersSought(owners, broker):
+                self.listing.tell_owners(broker, owners, now_us)
+            case OwnersKnown(entered, owners):
+                # The owner itself says what becomes of a session that is here, too.
+                for each in entered:
+                    if each.client_id not in self._sessions:
+                        self._on_entered(each, now_us, is_listed=True)
+                        self.starting.known(each.client_id, now_us)
+                self.starting.owners_known(owners)
             case Item() if self.arriving.came(control, now_us):
                 pass
             case Item() | SessionPart() | SessionState():
@@ -384,6 +402,8 @@ class SessionTransfer:
             self.takeovers.asked(question, now_us)
 
     def _on_entered(self, control: Entered, now_us: int, *, is_listed: bool = False) -> None:
+        if control.must_send_session is not None and control.broker in self._left:
+            return  # it has no client any more
         client_id, stamp = control.client_id, (control.at_us, control.broker)
         session = self._sessions.get(client_id)
         if self._entered.get(client_id, (0, "")) > stamp:  # the later connection keeps the client
@@ -420,6 +440,8 @@ class SessionTransfer:
             )
         elif control.must_send_session is None:
             self.homes.pop(client_id)
+        elif control.is_kept and session is None and home is None:
+            self._learn_owner(control)
         self.fetching.turn_away(client_id, now_us)
         if not is_listed:
             self.starting.turn_away(client_id, now_us, control.at_us)
@@ -432,6 +454,12 @@ class SessionTransfer:
             self._letting_go.is_asked_for(session, control, now_us)
         if control.registered and client_id not in self._sessions:
             self._entered.pop(client_id, None)
+
+    def _learn_owner(self, control: Entered) -> None:
+        """A request names the owner: any announcement of an owner is newer."""
+        owner = control.must_send_session
+        if owner is not None and owner != self._broker_id:
+            self.homes.put(control.client_id, SessionOwner(owner, 0, control.user))
 
     def _is_back(self, session: Session, at_us: int) -> bool:
         """Whether its client reconnected here after `at_us`, which was not announced."""

@@ -3,15 +3,18 @@
 A session may have begun, or moved, elsewhere while this broker was down. Admitting its client with
 a new session would end that session. So a client that this broker does not know, and that does not
 say clean start, waits until every other broker has sent its session list (`Several`, in numbered
-parts, as in some systems later messages may arrive sooner), or until START_US after the start: then
-a silent broker counts as having no sessions. Before that, the others are asked about sessions of
-such a broker, which may be down.
+parts, as in some systems later messages may arrive sooner), or until START_US after the start, or
+after the end of the join of a new broker, which hears nothing before. Then a silent broker counts
+as having no sessions. Before that, another broker is asked for all sessions of such a broker, which
+may be down, and all are asked about the waiting clients.
 
 | hears or sees | does |
 | --- | --- |
 | an unknown client connects, a list is missing | the client waits |
 | its session is known elsewhere by now | requests it (see `fetching`) |
-| SOUGHT_US over, it waits | Sought, to all; the owner answers (`OwnerKnown`) |
+| SOUGHT_US over, a list is missing | OwnersSought, to a broker with a complete list |
+| SOUGHT_US over, it waits | Sought, to all |
+| OwnersKnown | records the owners |
 | the last list has come; START_US over | admits the waiting clients |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
@@ -28,7 +31,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import Control, Several, Sought
+from shoal.mqtt.federation.controls import Control, OwnersSought, Several, Sought
 from shoal.mqtt.federation.session_transfer.fetching import close_for_another, latest_word_us
 from shoal.mqtt.front_end.network import EVERY_BROKER
 from shoal.mqtt.limits import MICROSECONDS
@@ -87,6 +90,15 @@ class StartupSync:
         self._ready: OrderedDict[str, None] = OrderedDict()
         # Clients about which the others were not asked yet.
         self._unsought: dict[str, None] = {}
+        # Silent brokers whose sessions another broker has sent; and the number of such questions.
+        self._owners_known: set[BrokerId] = set()
+        self._asked = 0
+        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+
+    def joined(self, now_us: int) -> None:
+        """Handle the end of this broker's join: the others can be heard from now on."""
+        self._until_us = now_us + START_US
+        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
 
     def unheard(self, now_us: int) -> list[BrokerId]:
         """The brokers with missing lists, while that matters."""
@@ -115,12 +127,24 @@ class StartupSync:
         return True
 
     def seek(self, now_us: int) -> None:
-        """Ask all brokers for the sessions of the waiting clients."""
+        """Ask for the sessions of silent brokers, and those of the waiting clients."""
         unsought = [client_id for client_id in self._unsought if client_id in self._waiting]
         self._unsought.clear()
         for start in range(0, len(unsought), MOST_AT_ONCE):
             part = tuple(unsought[start : start + MOST_AT_ONCE])
             self._send(EVERY_BROKER, Sought(part, self._broker_id), now_us)
+        owners = sorted(set(self.unheard(now_us)) - self._owners_known)[:MOST_AT_ONCE]
+        if owners and (heard := sorted(self._listed.intersection(self.others()))):
+            # Another one each time: one may be silent by then, too.
+            asked = heard[self._asked % len(heard)]
+            self._asked += 1
+            self._send(asked, OwnersSought(tuple(owners), self._broker_id), now_us)
+        if owners:
+            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+
+    def owners_known(self, owners: Iterable[BrokerId]) -> None:
+        """Another broker has sent all sessions that these silent ones own."""
+        self._owners_known.update(owners)
 
     def known(self, client_id: str, now_us: int) -> None:
         """The session of a client is known."""

@@ -163,12 +163,18 @@ class ScaleOrder(enum.Enum):
 class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Conditions for adding and removing matchers (IV-E; the figures are ours, the paper has none).
 
-    saturated     add when the matchers' mean utilisation is above this for `patience_us`
-    idle          remove one when the others could carry all at a utilisation below this, for
-                  `patience_us`; well below `saturated`, so that one does not follow the other
-    patience_us   minimum duration of the condition
-    settle_us     pause of decisions after a change
-    least         minimum number of matchers
+    saturated         add when the matchers' mean utilisation is above this for `patience_us`
+    idle              remove one when the others could carry all at a utilisation below this, for
+                      `patience_us`; well below `saturated`, so that one does not follow the other
+    patience_us       minimum duration of the condition
+    settle_us         pause of decisions after a change: 15 s
+    least             minimum number of serving matchers
+    most              maximum number of serving matchers; 0: any
+    spares            matchers whose processes are started and ended as load asks for it; the
+                      others keep running
+    ready_within_us   a spare that serves nothing after this time is ended again: 60 s
+    leave_within_us   a spare that has not left after this time stays: 60 s
+    dry_run           only say what would be done
     """
 
     saturated: float = 0.85
@@ -176,6 +182,11 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     patience_us: int = 3_000_000
     settle_us: int = 15_000_000
     least: int = 1
+    most: int = 0
+    spares: tuple[BrokerId, ...] = ()
+    ready_within_us: int = 60_000_000
+    leave_within_us: int = 60_000_000
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.idle < self.saturated <= 1:
@@ -184,6 +195,12 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         if self.patience_us < 0 or self.settle_us < 0 or self.least < 1:
             raise ValueError("patience_us and settle_us cannot be negative, nor least below 1")
+        if self.most and self.most < self.least:
+            raise ValueError(f"most {self.most} is below least {self.least}")
+        if self.ready_within_us < 1 or self.leave_within_us < 1:
+            raise ValueError("ready_within_us and leave_within_us are at least 1")
+        if len(set(self.spares)) < len(self.spares):
+            raise ValueError(f"spares: {list(self.spares)} has a broker twice")
 
 
 class Controller:
@@ -192,6 +209,8 @@ class Controller:
     >>> controller = Controller(Elasticity(patience_us=2, settle_us=10))
     >>> [controller.decide({"M1": 0.95, "M2": 0.9}, now_us) for now_us in (0, 1, 2, 3, 12, 14)]
     [None, None, <ScaleOrder.ADD: 'add'>, None, None, <ScaleOrder.ADD: 'add'>]
+    >>> controller.why
+    '2 matchers are 92 % busy, above 85 %'
     """
 
     def __init__(self, elasticity: Elasticity) -> None:
@@ -199,22 +218,52 @@ class Controller:
         self._pending: ScaleOrder | None = None
         self._since_us = 0
         self._settled_us = 0
+        # Mean of the last utilisations; None without any.
+        self.utilisation: float | None = None
+        # The reason of the last decision, with its figure.
+        self.why = ""
 
-    def decide(self, utilisations: Mapping[BrokerId, float], now_us: int) -> ScaleOrder | None:
-        """The decision, given the serving matchers' utilisations."""
-        if not utilisations or now_us < self._settled_us:
+    def decide(
+        self, utilisations: Mapping[BrokerId, float], now_us: int, *, may_remove: bool = True
+    ) -> ScaleOrder | None:
+        """The decision, given the serving matchers' utilisations.
+
+        Without `may_remove` none of them can be removed.
+        """
+        total, count = sum(utilisations.values()), len(utilisations)
+        self.utilisation = total / count if count else None
+        if self.utilisation is None or self.is_resting(now_us):
             self._pending = None
             return None
-        total, count = sum(utilisations.values()), len(utilisations)
+        elasticity = self._elasticity
         pending = None
-        if total / count > self._elasticity.saturated:
-            pending = ScaleOrder.ADD
-        elif count > self._elasticity.least and total / (count - 1) < self._elasticity.idle:
+        if self.utilisation > elasticity.saturated:
+            has_room = not elasticity.most or count < elasticity.most
+            pending = ScaleOrder.ADD if has_room else None
+        elif may_remove and count > elasticity.least and total / (count - 1) < elasticity.idle:
             pending = ScaleOrder.REMOVE
         if pending is not self._pending:
             self._pending, self._since_us = pending, now_us
-        if pending is None or now_us - self._since_us < self._elasticity.patience_us:
+        if pending is None or now_us - self._since_us < elasticity.patience_us:
             return None
+        self.why = self._reason(pending, count, self.utilisation)
+        self.rest(now_us)
+        return pending
+
+    def rest(self, now_us: int) -> None:
+        """Decide nothing for the pause after a change, which is now."""
         self._pending = None
         self._settled_us = now_us + self._elasticity.settle_us
-        return pending
+
+    def is_resting(self, now_us: int) -> bool:
+        """Whether the pause after a change lasts."""
+        return now_us < self._settled_us
+
+    def _reason(self, order: ScaleOrder, count: int, utilisation: float) -> str:
+        verb = "matcher is" if count == 1 else "matchers are"
+        busy = f"{count} {verb} {100 * utilisation:.0f} % busy"
+        if order is ScaleOrder.ADD:
+            return f"{busy}, above {100 * self._elasticity.saturated:.0f} %"
+        others = 100 * utilisation * count / (count - 1)
+        bound = 100 * self._elasticity.idle
+        return f"{busy}; {count - 1} would be {others:.0f} % busy, below {bound:.0f} %"

@@ -3,13 +3,13 @@
 It keeps its member table from matchers' announcements and by pulling one from a random matcher now
 and then. Until it has heard from every expected matcher that is there, it admits none: a restarted
 one must not take segments that others serve. The first connected dispatcher (by name) admits
-joiners and, if that is configured, decides on the number of matchers.
+joiners and, if that is configured, decides on the number of matchers (`scaling.py`).
 """
 
 from __future__ import annotations
 
 from shoal.broker.ack_tracker import is_assured
-from shoal.broker.effects import Effect, Notify, Record, SetTimer
+from shoal.broker.effects import Effect, Notify, SetTimer
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -24,20 +24,21 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.cluster.members import Status
-from shoal.overlays.bluedove.cluster.planner import Controller, ScaleOrder, donors
+from shoal.overlays.bluedove.cluster.planner import donors
 from shoal.overlays.bluedove.dispatching.home import SubscriberEdge
 from shoal.overlays.bluedove.dispatching.outbox import DispatchOutbox
+from shoal.overlays.bluedove.dispatching.scaling import Scaling
 from shoal.overlays.bluedove.messages import (
     Donors,
     Fetch,
     GossipNews,
     JoinAnswer,
     JoinCluster,
-    LeaveCluster,
     LoadReport,
     MailboxOpened,
     MatchAnswer,
     Matched,
+    MatcherStays,
     MatchResults,
     MemberHello,
     NotServed,
@@ -49,11 +50,7 @@ from shoal.overlays.bluedove.messages import (
     in_messages,
 )
 from shoal.overlays.bluedove.node import BlueDoveNode
-from shoal.overlays.bluedove.records import ScaleRecord
 
-# Joiners ask every round of gossip; one that has not asked for this many rounds is not ready any
-# more.
-ROUNDS_READY = 3
 # The most kept publications; beyond it, when matchers are far behind or absent, publishers are
 # refused, so that no accepted one is dropped. Matchers' queues hold no more than this for each
 # dispatcher.
@@ -76,10 +73,12 @@ class Dispatcher:
         self._untold = dict.fromkeys(name for name in node.expected if name != node.broker)
         self._greeting: dict[BrokerId, None] = {}
         self._pulled_us = 0
-        self._ready_us: dict[BrokerId, int] = {}
-        self._admitted: set[BrokerId] = set()
-        parameters = node.parameters
-        self._controller = Controller(parameters.elasticity) if parameters.elastic else None
+        # Decides on the number of matchers, if that is configured.
+        self.scaling = (
+            Scaling(node, self.outbox.utilisations, self._admit_wholly)
+            if node.parameters.elastic
+            else None
+        )
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         node = self._node
@@ -169,6 +168,9 @@ class Dispatcher:
             case MemberHello():
                 self._greeting[sender] = None
                 self._greet(now_us, out)
+            case MatcherStays(reason):
+                if self.scaling is not None:
+                    self.scaling.stays(sender, reason)
             case JoinCluster(dimensions):
                 self._joining(sender, dimensions, now_us, out)
             case _:
@@ -202,16 +204,14 @@ class Dispatcher:
         self, joiner: BrokerId, dimensions: tuple[int, ...], now_us: int, out: list[Effect]
     ) -> None:
         """Admit a joiner, at once or when one is needed."""
-        if not self._is_first():
+        scaling = self.scaling
+        if not self.is_first and not (scaling is not None and scaling.is_awaited(joiner)):
             return
-        if self._controller is not None and joiner not in self._admitted and self._has_enough():
-            self._ready_us[joiner] = now_us
-            return
-        self._admit(joiner, dimensions, now_us, out)
+        if scaling is None or scaling.admits(joiner, now_us):
+            self._admit(joiner, dimensions, now_us, out)
 
-    def _has_enough(self) -> bool:
-        """At least one matcher serves; another is a matter of load."""
-        return any(any(member.segments) for member in self._node.table.serving())
+    def _admit_wholly(self, joiner: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._admit(joiner, tuple(range(len(self._node.dimensions))), now_us, out)
 
     def _admit(
         self, joiner: BrokerId, dimensions: tuple[int, ...], now_us: int, out: list[Effect]
@@ -221,41 +221,11 @@ class Dispatcher:
         found = donors(table, self.outbox.loads, wanted, joiner)
         self._node.send(joiner, Donors(found, tuple(table.members.values())), now_us, out)
 
-    def _is_first(self) -> bool:
+    @property
+    def is_first(self) -> bool:
         """Whether this dispatcher is the first connected one."""
         there = (name for name in self._node.dispatchers if name not in self._node.lost)
         return min(there, default=self._node.broker) == self._node.broker
-
-    def _scale(self, now_us: int, out: list[Effect]) -> None:
-        """Add or remove a matcher by the controller's decision."""
-        if self._controller is None or not self._is_first():
-            return
-        node, known = self._node, self.outbox.utilisations
-        serving = {
-            member.broker: known[member.broker]
-            for member in node.table.serving()
-            if any(member.segments) and member.broker in known and member.broker not in node.lost
-        }
-        decision = self._controller.decide(serving, now_us)
-        if decision is None:
-            return
-        matcher = None
-        if decision is ScaleOrder.ADD:
-            recent_us = now_us - ROUNDS_READY * node.parameters.gossip_interval_us
-            ready = sorted(name for name, at_us in self._ready_us.items() if at_us >= recent_us)
-            if ready:
-                matcher = ready[0]
-                del self._ready_us[matcher]
-                self._admitted.add(matcher)
-                self._admit(matcher, tuple(range(len(node.dimensions))), now_us, out)
-        else:
-            matcher = min(serving, key=lambda name: (serving[name], name))
-            self._admitted.discard(matcher)
-            node.send(matcher, LeaveCluster(stay_ready=True), now_us, out)
-        record = ScaleRecord(
-            dispatcher=node.broker, action=decision.value, matcher=matcher, at_us=now_us
-        )
-        out.append(Record(record))
 
     # --- time and links -----------------------------------------------------------------------
 
@@ -270,7 +240,8 @@ class Dispatcher:
         age_us = now_us - self._pulled_us
         if age_us >= node.parameters.pull_interval_us or (is_missing and age_us >= LEAST_PULL_US):
             self._pull(now_us, out)
-        self._scale(now_us, out)
+        if self.scaling is not None:
+            self.scaling.tick(now_us, out, is_first=self.is_first)
 
     def _pull(self, now_us: int, out: list[Effect]) -> None:
         node = self._node

@@ -5,12 +5,18 @@ subscription that can match there. A publication that lies elsewhere is returned
 segments. The results of a match go to the publication's dispatcher, which forwards them in order;
 if order is free they go to the subscribers' dispatchers at once, and the publication's dispatcher
 gets the list of these.
+
+A publication that takes more than a time slice is matched in several: its texts are searched and
+its expressions evaluated before (`SubscriptionSet.prepare`), a part at each firing of the core's
+timer, so that other input of the broker comes in between. A set keeps the results of one
+publication, so one core at a time prepares on a dimension; others wait.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from shoal.broker.effects import Effect, MatchingWork, Record, SetTimer
 from shoal.broker.strategy import ProtocolError
@@ -45,12 +51,21 @@ from shoal.overlays.bluedove.serving.queues import (
 
 # A report without changes, now and then: a dispatcher without reports assumes the worst.
 REPORTS_SKIPPED = 10
+# A utilisation that differs by more than this is reported if matchers are added by it.
+UTILISATION_CHANGE = 0.05
+
+
+# The most time slices in which one publication is prepared.
+MOST_SLICES = 200
+
+# Matching subscriptions and their versions, by dispatcher.
+ByHome: TypeAlias = dict[BrokerId, dict[SubscriptionId, int]]
 
 
 class _Job:
     """Publications of one queue that a core is busy with."""
 
-    __slots__ = ("dimension", "is_void", "searched", "since_us", "taken")
+    __slots__ = ("dimension", "found", "is_void", "searched", "since_us", "slices", "taken")
 
     def __init__(
         self, dimension: int, taken: list[QueuedMatch], searched: int, now_us: int
@@ -60,6 +75,10 @@ class _Job:
         self.searched = searched
         self.since_us = now_us
         self.is_void = False
+        # The results of the first publications, by dispatcher of the subscriptions.
+        self.found: list[ByHome] = []
+        # Time slices that the next publication has had.
+        self.slices = 0
 
 
 class Matcher:
@@ -76,6 +95,8 @@ class Matcher:
             DimensionQueue(parameters.rate_window_us, parameters.cores) for _ in node.dimensions
         ]
         self._jobs: dict[int, _Job] = {}
+        # The core that prepares a publication, by dimension.
+        self._preparing: dict[int, int] = {}
         self._turns = QueueTurns(len(self.queues))
         # Dimensions whose segment is served before its subscriptions are there: nothing is matched.
         self.unready: set[int] = set()
@@ -83,6 +104,9 @@ class Matcher:
         self._before_shrinking = [0 for _ in node.dimensions]
         self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
         self._reported: dict[BrokerId, tuple[tuple[Load, ...], int]] = {}
+        # The busy part of the broker's time, if its driver measures that.
+        self.busy: float | None = None
+        self._reported_utilisation = 0.0
 
     def dimension(self, number: int) -> int:
         """ProtocolError unless there is such a dimension."""
@@ -228,7 +252,13 @@ class Matcher:
 
     def work_done(self, core: int, now_us: int, out: list[Effect]) -> None:
         """A core's time has passed: match, deliver, answer."""
-        job = self._jobs.pop(core)
+        job = self._jobs[core]
+        if not job.is_void and not self._match_some(core, job):
+            out.append(SetTimer(("match", str(core)), now_us))
+            return
+        del self._jobs[core]
+        if self._preparing.get(job.dimension) == core:
+            del self._preparing[job.dimension]
         if job.is_void:
             return
         worked_us = now_us - job.since_us
@@ -242,11 +272,29 @@ class Matcher:
         self._drained(job.dimension, len(job.taken))
         self._start_work(now_us, out)
 
+    def _match_some(self, core: int, job: _Job) -> bool:
+        """Match the job's publications, as many as one time slice allows; whether it is done."""
+        rows = self.sets[job.dimension]
+        while len(job.found) < len(job.taken):
+            attributes = job.taken[len(job.found)].routed.publication.attributes
+            is_long = rows.is_long(attributes) and job.slices < MOST_SLICES
+            if is_long:
+                if self._preparing.setdefault(job.dimension, core) != core:
+                    return False
+                job.slices += 1
+                if not rows.prepare(attributes):
+                    return False
+            job.found.append(self.by_home(job.dimension, attributes))
+            if job.slices:
+                job.slices = 0
+                self._preparing.pop(job.dimension, None)
+                return len(job.found) == len(job.taken)
+        return True
+
     def _answer_in_order(self, job: _Job, now_us: int, out: list[Effect]) -> None:
         """Send each dispatcher the results; it forwards them."""
         results: dict[BrokerId, list[MatchResult]] = {}
-        for dispatcher, routed in job.taken:
-            homes = self.by_home(job.dimension, routed.publication.attributes)
+        for (dispatcher, routed), homes in zip(job.taken, job.found, strict=True):
             results.setdefault(dispatcher, []).append(MatchResult(routed.message_id, homes))
         for dispatcher, found in results.items():
             self._node.send(dispatcher, MatchResults(tuple(found)), now_us, out)
@@ -255,10 +303,9 @@ class Matcher:
         """Send the results to the subscribers' dispatchers, and their list to the publication's."""
         matched: dict[BrokerId, list[FoundMatches]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}
-        for dispatcher, routed in job.taken:
+        for (dispatcher, routed), found in zip(job.taken, job.found, strict=True):
             ids, homes = answers.setdefault(dispatcher, ([], {}))
             ids.append(routed.message_id)
-            found = self.by_home(job.dimension, routed.publication.attributes)
             for home, subscriptions in found.items():
                 row = FoundMatches(routed, subscriptions, self._node.broker)
                 matched.setdefault(home, []).append(row)
@@ -271,9 +318,7 @@ class Matcher:
             confirming = {home: tuple(names) for home, names in homes.items()}
             send(dispatcher, MatchAnswer(confirming, tuple(ids)), now_us, out)
 
-    def by_home(
-        self, dimension: int, attributes: Attributes
-    ) -> dict[BrokerId, dict[SubscriptionId, int]]:
+    def by_home(self, dimension: int, attributes: Attributes) -> ByHome:
         """Results on a dimension: the subscriptions and their versions, by dispatcher."""
         homes: defaultdict[BrokerId, dict[SubscriptionId, int]] = defaultdict(dict)
         for row in self.sets[dimension].match(attributes):
@@ -306,11 +351,19 @@ class Matcher:
         )
         passed_us = max(1, now_us - self._reported_us) * parameters.cores
         utilisation = (self.work_us - self._reported_work_us) / passed_us
+        if self.busy is not None:
+            # A live broker has one thread for matching, messages and gossip.
+            utilisation = max(utilisation, self.busy)
         self._reported_us, self._reported_work_us = now_us, self.work_us
+        is_new = parameters.elastic and (
+            abs(utilisation - self._reported_utilisation) > UTILISATION_CHANGE
+        )
+        if is_new:
+            self._reported_utilisation = utilisation
         share = parameters.load_change_percent / 100
         for dispatcher in self._node.dispatchers:
             told, skipped = self._reported.get(dispatcher, (None, 0))
-            if told is not None and skipped < REPORTS_SKIPPED:
+            if told is not None and skipped < REPORTS_SKIPPED and not is_new:
                 pairs = zip(told, loads, strict=True)
                 if not any(has_changed(before, after, share) for before, after in pairs):
                     self._reported[dispatcher] = told, skipped + 1

@@ -337,7 +337,8 @@ class ClusterMembership:
             self.state = MemberState.JOINING
         else:
             self.state = MemberState.LEFT
-        self.announce(now_us, out)
+        # It gossips no more: matchers that are not told now would take it for dead.
+        self.announce(now_us, out, [each.broker for each in self._node.table.serving()])
 
     def take_over(
         self, leaving_broker: BrokerId, message: SegmentTakeOver, now_us: int, out: list[Effect]

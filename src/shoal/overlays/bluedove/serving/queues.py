@@ -20,11 +20,17 @@ from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
+from shoal.matching.filed.filters import SHORT, longest_text
 from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load
 from shoal.overlays.bluedove.cluster.members import Segment
 from shoal.overlays.bluedove.messages import MatcherRow
+
+# A time slice of matching. A test of one filter takes a microsecond or less, besides texts, of
+# which SHORT bytes are searched in that time, and costly expressions.
+SLICE_US = 10_000
+LONGEST_TEXT = 65_536
 
 
 class Index(Protocol):
@@ -35,6 +41,13 @@ class Index(Protocol):
     def remove(self, id: SubscriptionId) -> None: ...
 
     def match(self, attributes: Attributes) -> list[Any]: ...
+
+    @property
+    def most_candidates(self) -> int:
+        """As `MatchIndex.most_candidates`."""
+
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """As `MatchIndex.prepare`."""
 
 
 class SubscriptionSet:
@@ -78,6 +91,25 @@ class SubscriptionSet:
     def match(self, attributes: Attributes) -> list[MatcherRow]:
         rows = self.rows
         return [rows[id] for id in self._index.match(attributes)]
+
+    def is_long(self, attributes: Attributes) -> bool:
+        """Whether a match may search long texts, or evaluate costly expressions, for more than a
+        time slice.
+        """
+        most = self._index.most_candidates
+        # Most sets are small, and most publications have no long text.
+        is_large = most > SLICE_US and not self._index.prepare(attributes, 0)
+        return is_large or (
+            most * LONGEST_TEXT > SLICE_US * SHORT
+            and most * longest_text(attributes) > SLICE_US * SHORT
+        )
+
+    def prepare(self, attributes: Attributes) -> bool:
+        """Search and evaluate for one time slice; whether a match then finds all results.
+
+        The results of one publication are kept: another one's take their place.
+        """
+        return self._index.prepare(attributes, SLICE_US)
 
     def meeting(self, segment: Segment) -> list[MatcherRow]:
         """Those searched here that meet a segment of this dimension."""

@@ -189,6 +189,16 @@ class ViewMembership:
             self._leaving_brokers.discard(self.broker)
             out.extend(Send(each, StayWanted()) for each in sorted(self.links.linked))
 
+    @property
+    def problem(self) -> str:
+        """The broker that holds up the leave."""
+        if self.has_left:
+            return f"its links to {', '.join(sorted(self.links.linked))} have yet to end"
+        if self.manager != self.broker:
+            return f"{self.manager} has yet to make a view without it"
+        unmet = [each for each in self.others if each not in self.met]
+        return f"no link to {', '.join(unmet)}" if unmet else ""
+
     # --- members ------------------------------------------------------------------------------
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:

@@ -55,9 +55,9 @@ class DepartureHost(Protocol):
         """Whether it is about to change its parent, or holds input because of that."""
 
     @property
-    def is_needed(self) -> bool:
-        """Whether a host enters its cluster here, a client has subscriptions here, or anything
-        waits.
+    def need(self) -> str:
+        """The reason why it is needed: a host enters its cluster here, a client has subscriptions
+        here, or publications wait; empty if it is not.
         """
 
     @property
@@ -114,6 +114,16 @@ class Departing:
         # By broker that has left: the round, for answers to repeated requests.
         self._done: dict[BrokerId, int] = {}
 
+    @property
+    def problem(self) -> str:
+        """The reason why this broker's leave waits, if it waits."""
+        if self.is_ending:
+            return f"its links to {', '.join(sorted(self._host.linked))} have yet to end"
+        if not self._awaited:
+            return self._host.need
+        names = ", ".join(sorted(self._awaited))
+        return f"{names} has yet to " + ("take its place" if self._is_turning else "open links")
+
     # --- the leaving broker -------------------------------------------------------------------
 
     def look(self, now_us: int, out: list[Effect]) -> None:
@@ -131,9 +141,9 @@ class Departing:
         elif self._is_turning:
             self._try_to_end(now_us, out)
         elif self._awaited is None or self._neighbours != host.tree_neighbours:
-            if not host.is_needed:
+            if not host.need:
                 self._begin(now_us, out)
-        elif not self._awaited and not host.is_needed:
+        elif not self._awaited and not host.need:
             self._turn()
             self._awaited = set(self._neighbours)
             out += [Send(each, TurnTables(self._broker, self._round)) for each in self._neighbours]

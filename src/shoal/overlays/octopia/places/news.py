@@ -59,7 +59,7 @@ class PlaceNews:
         """
         self.send(news, source, out)
         out.append(Remember(self._roster.facts))
-        if is_placed and self._roster.is_registrar(self._broker):
+        if is_placed and self._roster.registrar == self._broker:
             decided = self._roster.decide(now_us)
             if decided:
                 self.send(decided, None, out)

@@ -173,12 +173,22 @@ class Roster:
 
     # --- the registrar ------------------------------------------------------------------------
 
-    def is_registrar(self, broker: BrokerId) -> bool:
-        """Whether this is the first broker of those that stay, or of all if none does."""
+    @property
+    def registrar(self) -> BrokerId | None:
+        """The first broker of those that stay, or of all if none does."""
         there = [each for each in self.places.values() if each.broker in self.product]
         staying = [each for each in there if each.stay is PlaceStage.THERE] or there
         first = min(staying, key=lambda each: (each.since, each.region, each.cluster), default=None)
-        return first is not None and first.broker == broker
+        return None if first is None else first.broker
+
+    def why_not_permitted(self, broker: BrokerId) -> str:
+        """Why a broker that wants to leave may not do so yet; empty if it may."""
+        if self.places[broker].stay is not PlaceStage.WANTS_TO_GO:
+            return ""
+        going = sorted(each for each in self.places if self.is_going(each))
+        if going:
+            return f"{', '.join(going)} leaves first"
+        return f"{self.registrar} has yet to permit it"
 
     def decide(self, now_us: int) -> list[RosterPlace]:
         """The registrar's next decision: entries to merge and to send."""

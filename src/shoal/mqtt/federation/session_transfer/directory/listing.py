@@ -10,29 +10,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from shoal.model import BrokerId
-from shoal.mqtt.federation.controls import Entered
+from shoal.mqtt.federation.controls import Control, Entered, OwnersKnown
 from shoal.mqtt.federation.session_transfer.directory.announcing import (
+    LISTED_PER_WORK,
     MOST_AS_ONE,
     ClientAnnouncements,
 )
+from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionDirectory
 from shoal.mqtt.federation.time_slices import TimeSlices
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.timers import MqttTimers
 
 LISTING_TIMER = "listing"
+# Entries of the session directory that are as much work as a single announcement.
+LOOKED_AT_PER_WORK = 100
 
 
 class SessionListing:
-    """The lists of one broker. `own` returns the announcement of a local client, or None."""
+    """The lists of one broker. `own` returns the announcement of a local client, or None; `send`
+    sends a control to a broker.
+    """
 
     def __init__(
         self,
         sessions: Sessions,
+        homes: SessionDirectory,
         telling: ClientAnnouncements,
         timers: MqttTimers,
         own: Callable[[str], Entered | None],
+        send: Callable[[str, Control, int], None],
     ) -> None:
         self._sessions = sessions
+        self._homes = homes
+        self._send = send
         self._telling = telling
         self._own = own
         # Separate from other state for a joining broker: the list lets it admit clients.
@@ -47,6 +57,10 @@ class SessionListing:
         else:
             self._asked[to] = False
             self._turns.take(self._send_listing(to), now_us)
+
+    def tell_owners(self, to: str, owners: Sequence[BrokerId], now_us: int) -> None:
+        """Send a broker the sessions that these silent brokers own, as far as is known here."""
+        self._turns.take(self._send_owners(to, owners), now_us)
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good: others replace it as registrar."""
@@ -64,6 +78,20 @@ class SessionListing:
             yield self._telling.tell(to, own, number, len(slices), self._turns.now_us)
         if self._asked.pop(to):
             self.tell(to, self._turns.now_us)
+
+    def _send_owners(self, to: str, owners: Sequence[BrokerId]) -> Iterator[int]:
+        found: list[Entered] = []
+        for number, about in enumerate(self._homes.owned_by(frozenset(owners)), 1):
+            if about is not None:
+                found.append(about)
+            if len(found) == MOST_AS_ONE:
+                self._send(to, OwnersKnown(tuple(found)), self._turns.now_us)
+                found.clear()
+                yield MOST_AS_ONE // LISTED_PER_WORK
+            if not number % LOOKED_AT_PER_WORK:
+                yield 1
+        self._send(to, OwnersKnown(tuple(found), tuple(owners)), self._turns.now_us)
+        yield 1
 
     def _announce_to_registrars(self, left: BrokerId) -> Iterator[int]:
         for part in self._slices():

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.ledger import Ledger, LedgerMeasure
@@ -61,6 +61,17 @@ class SessionDirectory:
         for client_id in client_ids:
             home = self._homes.get(client_id)
             if home is not None and home.broker != to:
+                yield Entered(client_id, home.broker, home.at_us, True, None, home.user)
+
+    def owned_by(self, owners: Collection[BrokerId]) -> Iterator[Entered | None]:
+        """The entries of sessions of these brokers, and None for each other entry; they may change
+        between two steps.
+        """
+        for client_id in tuple(self._homes):
+            home = self._homes.get(client_id)
+            if home is None or home.broker not in owners:
+                yield None
+            else:
                 yield Entered(client_id, home.broker, home.at_us, True, None, home.user)
 
     def puts(self) -> Iterator[HomePut]:
