@@ -322,15 +322,14 @@ class BrokerNode:
             self.bring(now_us, self._monitor.report(output_us, passed_us))
 
     def _stir(self) -> None:
-        """There is something to report to the machine about its links."""
+        """There may be something to report about its links."""
         self._network.load_windows.stir(self)
 
     @property
     def _knows_of_rest(self) -> bool:
         """Whether its machine knows its links, and that they have no traffic."""
-        return self.links == self._at_rest and not any(
-            each.has_traffic for each in self.links.values()
-        )
+        links = self.links
+        return links == self._at_rest and not any(each.has_traffic for each in links.values())
 
     @property
     def may_sleep(self) -> bool:
