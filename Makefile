@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -180,6 +180,9 @@ bench-live: install ## live brokers beside mosquitto, if it is installed
 
 bench-long-runs: install ## cost of a publication at first and after a million, every system; and at front ends
 	$(BIN)/python benchmarks/bench_long_runs.py
+
+bench-large-networks: install ## simulations of 1,000 brokers of every system, and of a million publications
+	$(BIN)/python benchmarks/bench_large_networks.py
 
 bench-sizes: install ## memory and disk for each client, subscription and message; 15 brokers
 	$(BIN)/python benchmarks/bench_sizes.py

@@ -11,7 +11,9 @@ import pytest
 from shoal.cli import main as cli
 from shoal.experiments import runner
 from shoal.experiments.run_files import RUN_TABLES
+from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.scenario import Scenario, load_scenario
+from shoal.experiments.trace_sinks import TraceSink
 from tests.experiments.test_run_files import event, write_workload
 
 
@@ -19,29 +21,33 @@ from tests.experiments.test_run_files import event, write_workload
 def short_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the simulator: a run of two deliveries."""
 
-    def run_scenario(scenario: Scenario, progress: runner.Progress) -> runner.RunResult:
+    def run_scenario(
+        scenario: Scenario, progress: runner.Progress, sink: TraceSink
+    ) -> runner.RunResult:
         progress(0, 0, 0)
         progress(500_000, 1_000_000, 0)
-        tables = {name: {column: [] for column in RUN_TABLES[name].names} for name in RUN_TABLES}
-        tables["deliveries"] = {
-            **{key: ["x", "y"] for key in ("publisher", "subscription", "client", "broker")},
-            "sequence": [0, 1],
-            "published_us": [0, 1_000],
-            "delivered_us": [4_000, 7_000],
-            "hops": [1, 2],
-        }
-        tables["links"] = {"left": ["A", "B"], "right": ["B", "C"]}
         row = {"broker": "C", "at_us": 1, "outcome": "advised", "reason": "", "left": "A"}
         row |= {"right": "C", "old_left": "A", "old_right": "B", "hops": 2}
         row |= {"cost_now": 120.0, "cost_then": 80.0}
-        tables["proposals"] = {column: [value] for column, value in row.items()}
+        delivered = dict.fromkeys(("publisher", "subscription", "client", "broker"), "x")
+        first = {"sequence": 0, "published_us": 0, "delivered_us": 4_000, "hops": 1}
+        second = {"sequence": 1, "published_us": 1_000, "delivered_us": 7_000, "hops": 2}
+        totals = RunTotals()
+        for table, rows in {
+            "deliveries": [delivered | first, delivered | second],
+            "links": [{"left": "A", "right": "B"}, {"left": "B", "right": "C"}],
+            "proposals": [row],
+        }.items():
+            found = [tuple(each[name] for name in RUN_TABLES[table].names) for each in rows]
+            totals.add(table, found)
+            sink.add(table, found)
         checks = {
             "published": 2,
             "delivered": 2,
             "seed": scenario.seed,
             "virtual_end_us": 1_500_000,
         }
-        return runner.RunResult(tables=tables, checks=checks)
+        return runner.RunResult(tables=sink.close(), checks=checks, totals=totals)
 
     monkeypatch.setattr(runner, "run_scenario", run_scenario)
 

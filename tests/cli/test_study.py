@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def run_here(spark: object, runs: Sequence[Callable[[], Any]], *_: object) -> list[TaskOutcome]:
         found.append(len(runs))
-        return [TaskOutcome(run(), None) for run in runs]
+        return [TaskOutcome(*tasks._attempt(run)) for run in runs]
 
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
     monkeypatch.setattr(tasks, "run_tasks", run_here)
@@ -91,6 +91,25 @@ def test_a_changed_file_is_run_again(
     module.write_text("# changed")
     assert study(*vary, *topology) == 0
     assert asked == [2, 2, 2, 1]
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_compared(
+    tmp_path: Path, study: Run, asked: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    vary = ("--set", "topology.kind=star", "--vary", "topology.centre=EWR,nowhere", "--seeds", 2)
+    assert study(*vary, "--set", "system=tree", "--out", tmp_path / "out") == 1
+    assert asked == [4]
+    printed = capsys.readouterr()
+    error = "TopologyError: centre: no broker 'nowhere'"
+    named = [f"run centrenowhere-seed{seed} failed: {error}" for seed in (1, 2)]
+    for line in named:
+        assert f"shoal: {line}\n" in printed.err
+        assert line in (tmp_path / "out" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "2 of 4 runs have not been made" in printed.err
+    assert "No delivery of any run is lost" in printed.out
+    # The same command runs those again, and no other.
+    assert study(*vary, "--set", "system=tree", "--out", tmp_path / "out") == 1
+    assert asked == [4, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reading workloads and writing runs: order, missing attributes, contradictions, equal bytes."""
+"""Reading workloads: order, missing attributes, contradictions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.run_files import (
-    RUN_TABLES,
     BrokerRow,
     RunFileError,
     SubscriptionRow,
     read_columns,
     read_workload,
-    write_run,
 )
-from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
 from shoal.overlays.trace_rows import OverlayLink
 
 SUBSCRIPTION = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
@@ -150,63 +147,8 @@ def test_missing_and_foreign_files_are_errors(tmp_path: Path) -> None:
 def test_columns_of_a_csv_are_typed(tmp_path: Path) -> None:
     path = tmp_path / "rtt.csv"
     path.write_text("src,dst,rtt_ms,n\na,b,1.5,3\na,c,,3\n")
-    columns = read_columns(path, ("src", "dst", "rtt_ms"))
+    columns = read_columns(path, ("src", "dst", "rtt_ms"), numbers=("rtt_ms",))
     assert columns == [["a", "a"], ["b", "c"], [1.5, None]]
     assert read_columns(path, ("from", "to"), ("dst", "src")) == [["b", "c"], ["a", "a"]]
     with pytest.raises(RunFileError, match="'rtt' is missing; found: src, dst, rtt_ms, n"):
         read_columns(path, ("rtt",))
-
-
-def scenario(tmp_path: Path) -> Scenario:
-    return parse_scenario({"name": "run", "workload": {"path": str(tmp_path / "workload")}})
-
-
-def deliveries(count: int) -> dict[str, list[Any]]:
-    numbers = list(range(count))
-    names = [f"n{number % 7}" for number in numbers]
-    texts = ("publisher", "subscription", "client", "broker")
-    return {name: names if name in texts else numbers for name in RUN_TABLES["deliveries"].names}
-
-
-def test_a_run_is_complete_and_reproducible(tmp_path: Path) -> None:
-    checks = {"published": 3, "seed": 1}
-    for name in ("one", "two"):
-        write_run(tmp_path / name, {"deliveries": deliveries(5_000)}, checks, scenario(tmp_path))
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert files == sorted([*(f"{t}.parquet" for t in RUN_TABLES), "checks.json", "scenario.toml"])
-    for name in files:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    table = pq.read_table(tmp_path / "one" / "deliveries.parquet")
-    assert table.schema == RUN_TABLES["deliveries"]
-    assert table.num_rows == 5_000
-    assert pq.read_table(tmp_path / "one" / "migrations.parquet").num_rows == 0
-    assert load_scenario(tmp_path / "one" / "scenario.toml") == scenario(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
-
-
-def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
-    run, plan = tmp_path / "run", scenario(tmp_path)
-    write_run(run, {}, {"published": 1}, plan)
-    with pytest.raises(RunFileError, match="holds a run already"):
-        write_run(run, {}, {}, plan)
-    write_run(run, {}, {"published": 2}, plan, overwrite=True)
-    assert '"published": 2' in (run / "checks.json").read_text()
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "thesis.tex").touch()
-    with pytest.raises(RunFileError, match="exists and is no run"):
-        write_run(precious, {}, {}, plan, overwrite=True)
-    assert (precious / "thesis.tex").exists()
-
-
-def test_wrong_tables_are_errors(tmp_path: Path) -> None:
-    plan = scenario(tmp_path)
-    with pytest.raises(RunFileError, match="table 'queues': a run has no such table"):
-        write_run(tmp_path / "run", {"queues": {}}, {}, plan)
-    with pytest.raises(RunFileError, match="table 'links' has the columns left, right, not left"):
-        write_run(tmp_path / "run", {"links": {"left": []}}, {}, plan)
-    with pytest.raises(RunFileError, match="table 'links': "):
-        write_run(tmp_path / "run", {"links": {"left": [1], "right": ["A"]}}, {}, plan)
-    with pytest.raises(RunFileError, match="table 'links': "):
-        write_run(tmp_path / "run", {"links": {"left": ["A"], "right": []}}, {}, plan)
-    assert not (tmp_path / "run").exists()

@@ -10,8 +10,8 @@ import pytest
 
 from shoal.experiments.run_files import RunFileError
 from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import parse_scenario
-from shoal.experiments.trace_tables import Tables
+from shoal.experiments.scenario import ScenarioError, parse_scenario
+from shoal.experiments.trace_sinks import Tables
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 LATENCY_US = 7_000
@@ -54,6 +54,42 @@ def test_a_publisher_may_start_elsewhere_and_the_replay_end_early(tmp_path: Path
     # It stays beside its own broker.
     delay_us = tables["deliveries"]["delivered_us"][0] - tables["deliveries"]["published_us"][0]
     assert delay_us // LATENCY_US == 1
+
+
+@pytest.mark.parametrize(("speed", "more_us"), [(1, 0), (0.1, 9_000), (2, -500)])
+def test_a_broker_may_be_slower_than_others(tmp_path: Path, speed: float, more_us: int) -> None:
+    """EWR publishes, ATL has the subscriber; of all costs only processing is not small."""
+    workload = write_workload(tmp_path, events=[event(0, 0)])
+    scenario = {
+        "name": "unequal",
+        "system": "tree",
+        "workload": {"path": str(workload)},
+        "underlay": {"kind": "constant", "latency_us": LATENCY_US, "local_latency_us": 1},
+        "service": {
+            "processing_us": 1_000,
+            "matching_us": 0,
+            "matching_per_subscription_ns": 0,
+            "transmission_us": 1,
+            "client_transmission_us": 1,
+        },
+    }
+    even = run_scenario(parse_scenario(scenario)).tables["deliveries"]["delivered_us"][0]
+    scenario["service"] |= {"speeds": [{"broker": "ATL", "speed": speed}]}  # type: ignore[operator]
+    found = run_scenario(parse_scenario(scenario)).tables["deliveries"]["delivered_us"][0]
+    assert abs(found - even - more_us) < 10  # sending takes 1 us, or at a tenth of the speed 10
+
+
+def test_a_speed_of_a_broker_that_is_not_there_is_named(tmp_path: Path) -> None:
+    scenario = parse_scenario(
+        {
+            "name": "unequal",
+            "workload": {"path": str(write_workload(tmp_path))},
+            "underlay": {"kind": "constant"},
+            "service": {"speeds": [{"broker": "LHR", "speed": 2}]},
+        }
+    )
+    with pytest.raises(ScenarioError, match=r"service.speeds\[0\].broker: no broker 'LHR'"):
+        run_scenario(scenario)
 
 
 def test_the_system_of_every_broker_is_accessible(tmp_path: Path) -> None:

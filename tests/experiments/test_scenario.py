@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from shoal.experiments.scenario import (
@@ -151,5 +150,5 @@ def test_faults_need_their_brokers_and_links() -> None:
 
 
 def test_the_costs_are_those_of_the_simulator() -> None:
-    assert Service.__struct_fields__ == ServiceCosts.__struct_fields__
-    assert ServiceCosts(**msgspec.structs.asdict(Service())).processing_us == 500
+    assert Service.__struct_fields__ == (*ServiceCosts.__struct_fields__, "speeds")
+    assert Service().at_speed(1).processing_us == 500

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.experiments.run_files import RunFileError, write_run
+from shoal.experiments.run_files import RunFileError
+from shoal.experiments.run_folder import RunFolder
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.experiments.side_by_side import simulate_all
@@ -22,8 +23,9 @@ def scenario(name: str, workload: Path) -> Scenario:
 def test_runs_made_together_equal_runs_made_alone(tmp_path: Path) -> None:
     workload = write_workload(tmp_path / "workload")
     alone = scenario("alone", workload)
-    result = run_scenario(alone)
-    write_run(tmp_path / "alone", result.tables, result.checks, alone)
+    with RunFolder(tmp_path / "alone") as folder:
+        result = run_scenario(alone, sink=folder.sink)
+        folder.finish(result.checks, alone)
     heard: dict[int, float] = {}
     both = [(scenario(name, workload), tmp_path / name) for name in ("one", "two")]
     simulate_all(both, heard.__setitem__, processes=2)

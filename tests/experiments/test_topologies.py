@@ -165,6 +165,12 @@ def test_links_are_read_from_edge_lists_and_graphml(tmp_path: Path, name: str, t
     assert read_links(path) == [("B0", "B1"), ("B2", "B1")]
 
 
+def test_a_csv_file_of_links_keeps_names_that_look_like_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "links.csv"
+    path.write_text("left,right\n01,1\n1.0,NULL\n")
+    assert read_links(path) == [("01", "1"), ("1.0", "NULL")]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

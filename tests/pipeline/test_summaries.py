@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.experiments.run_files import RUN_TABLES, write_run
+from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.runner import RunResult
 from shoal.experiments.scenario import parse_scenario
 from shoal.experiments.seeds import figures_of
@@ -18,6 +18,7 @@ from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
 from shoal.pipeline.summaries import write_small_summary, write_summary
 from shoal.pipeline.tables import write_table
+from tests.experiments.written_runs import write_run
 
 SECOND_US = 1_000_000
 
@@ -71,13 +72,8 @@ RUN = {
 
 
 def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
-    tables = {
-        name: dict(zip(RUN_TABLES[name].names, zip(*table, strict=True), strict=True))
-        for name, table in rows.items()
-        if table
-    }
     scenario = parse_scenario({"name": "by hand", "workload": {"path": str(folder)}})
-    write_run(folder, tables, {"seed": 1, "subscriptions": 4}, scenario)
+    write_run(folder, rows, {"seed": 1, "subscriptions": 4}, scenario)
     return folder
 
 
@@ -191,14 +187,12 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
 
 def test_figures_of_seeds_mean_the_same(summary: dict[str, Any]) -> None:
     """The simulator computes them without Spark."""
-    proposals = {"proposals": [("",) * len(RUN_TABLES["proposals"].names)]}
-    tables = {
-        name: dict(zip(RUN_TABLES[name].names, zip(*table, strict=True), strict=True))
-        for name, table in (RUN | proposals).items()
-    }
+    totals = RunTotals()
+    for name, rows in RUN.items():
+        totals.add(name, rows)
     names = ("seed", "delivered", "duplicates", "phantoms", "out_of_order")
     checks = dict.fromkeys(names, 1)
-    found = figures_of(RunResult(tables=tables, checks=checks), SECOND_US)
+    found = figures_of(RunResult(tables={}, checks=checks, totals=totals), SECOND_US)
     first = summary["runs"][0]
     for name in ("message_rate_per_s", "message_overhead", "delay_mean_us", "hops_mean"):
         assert getattr(found, name) == pytest.approx(first[name]), name

@@ -1,9 +1,8 @@
-"""Files of the simulator: a workload's tables are read, a run's tables are written.
+"""Files of the simulator: a workload's tables are read; the tables of a run and their columns.
 
 A table is a Parquet file, or a folder of Parquet part files as Spark writes them.  The small
 tables become rows; the events stay columns and are handed out one by one in the order of the
-replay.  A run's tables have declared columns and types, hold nothing but data (no times, no
-machine), and appear all together or not at all.
+replay.  `run_folder.py` writes a run's tables.
 
 >>> RUN_TABLES["migrations"].names
 ['publisher', 'source', 'target', 'path_hops', 'paused_us', 'resumed_us']
@@ -11,24 +10,21 @@ machine), and appear all together or not at all.
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
+import pyarrow.csv as pa_csv  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
 from shoal.overlays.trace_rows import OverlayLink
 from shoal.overlays.trace_tables import TRACE_TABLES
-from shoal.pipeline.checks.provenance import write_note
 from shoal.runtime.operations.trace_files import schema_of
 
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -226,12 +222,16 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     return rows
 
 
-def read_columns(path: Path, names: Sequence[str], *others: Sequence[str]) -> list[list[Any]]:
+def read_columns(
+    path: Path, names: Sequence[str], *others: Sequence[str], numbers: Collection[str] = ()
+) -> list[list[Any]]:
     """Columns of a Parquet or CSV table as lists; RunFileError when one is missing.
 
-    The columns may have `others` of their names instead.
+    The columns may have `others` of their names instead. A CSV file's columns are texts, so that a
+    broker `01` keeps its name, but for `numbers`.
     """
-    dataset = _dataset(path, "csv" if path.suffix == ".csv" else "parquet")
+    texts = {*names, *chain.from_iterable(others)} - {*numbers}
+    dataset = _dataset(path, _csv_format(texts) if path.suffix == ".csv" else "parquet")
     names = next((each for each in others if {*each} <= {*dataset.schema.names}), names)
     for name in names:
         if name not in dataset.schema.names:
@@ -247,7 +247,13 @@ def _existing(path: Path, name: str) -> Path:
     return parquet if parquet.exists() and not plain.exists() else plain
 
 
-def _dataset(path: Path, form: str = "parquet") -> Any:
+def _csv_format(texts: Iterable[str]) -> Any:
+    """CSV with these columns as texts; the types of all others follow from their values."""
+    options = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    return ds.CsvFileFormat(convert_options=options)
+
+
+def _dataset(path: Path, form: Any = "parquet") -> Any:
     if not path.exists():
         made = "; has `shoal workload` made that folder, or, of a truth, `shoal truth`?"
         raise RunFileError(f"{path}: no such table{made if form == 'parquet' else ''}")
@@ -256,7 +262,8 @@ def _dataset(path: Path, form: str = "parquet") -> Any:
         # front are left out by default.
         return ds.dataset(path, format=form)
     except (pa.ArrowException, OSError) as error:
-        raise RunFileError(f"{path}: not a {form} table: {error}") from None
+        kind = form if form == "parquet" else "CSV"
+        raise RunFileError(f"{path}: not a {kind} table: {error}") from None
 
 
 def _read_events(path: Path) -> Any:
@@ -333,66 +340,3 @@ def _check_workload(path: Path, workload: WorkloadFiles) -> None:
 RUN_TABLES: Mapping[str, Any] = {
     name: schema_of(columns) for name, columns in TRACE_TABLES.items() if name != "refusals"
 }
-
-
-def write_run(
-    path: Path,
-    tables: Mapping[str, Mapping[str, Sequence[Any]]],
-    checks: Mapping[str, Any],
-    scenario: Scenario,
-    *,
-    seeds: Sequence[msgspec.Struct] = (),
-    overwrite: bool = False,
-) -> None:
-    """Write a run's folder: every table of RUN_TABLES (one not given is empty), checks, scenario.
-
-    `seeds` are the figures of this and of further seeds, if there are any (`seeds.py`).  `tables`
-    holds columns as sequences of equal length.  Everything is written beside the folder
-    first and then put in its place, so a folder called `path` is always a whole run.  An existing
-    folder is replaced only with `overwrite`, and only if it is empty or a run.
-    """
-    check_target(path, overwrite=overwrite)
-    unknown = [name for name in tables if name not in RUN_TABLES]
-    if unknown:
-        raise RunFileError(f"table {unknown[0]!r}: a run has no such table")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    for name, schema in RUN_TABLES.items():
-        table = _arrow_table(name, tables.get(name, {}), schema)
-        pq.write_table(table, partial / f"{name}.parquet", compression="zstd", compression_level=3)
-    if seeds:
-        rows = pa.Table.from_pylist([msgspec.structs.asdict(each) for each in seeds])
-        pq.write_table(rows, partial / "seeds.parquet")
-    text = json.dumps(checks, indent=2, sort_keys=True)
-    (partial / "checks.json").write_text(text + "\n", encoding="utf-8")
-    (partial / "scenario.toml").write_text(dump_scenario(scenario, path), encoding="utf-8")
-    workload = Path(scenario.workload.path)
-    if workload.is_dir():
-        write_note(workload, partial, path)
-    if path.exists():
-        shutil.rmtree(path)
-    partial.rename(path)
-
-
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """RunFileError unless a run may be written to `path`; ask before a long run, not after it."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
-    if not (path / "checks.json").is_file():
-        raise RunFileError(f"{path}: exists and is no run; choose another folder")
-    if not overwrite:
-        raise RunFileError(f"{path}: holds a run already; choose another folder, or --overwrite")
-
-
-def _arrow_table(name: str, columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
-    if not columns:
-        return schema.empty_table()
-    if sorted(columns) != sorted(schema.names):
-        found = ", ".join(columns)
-        raise RunFileError(f"table {name!r} has the columns {', '.join(schema.names)}, not {found}")
-    try:
-        return pa.table({column: columns[column] for column in schema.names}, schema=schema)
-    except (pa.ArrowException, TypeError) as error:
-        raise RunFileError(f"table {name!r}: {error}") from None

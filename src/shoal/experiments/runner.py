@@ -24,9 +24,11 @@ from shoal.experiments.run_files import (
     WorkloadFiles,
     read_workload,
 )
-from shoal.experiments.scenario import Scenario, check_faults
+from shoal.experiments.run_totals import RunTotals
+from shoal.experiments.scenario import Scenario, check_faults, costs_by_broker
 from shoal.experiments.topologies import scenario_links
-from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
+from shoal.experiments.trace_sinks import MemorySink, Tables, TraceSink
+from shoal.experiments.trace_tables import Checks, RunTrace
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
 from shoal.language.conflation_rules import (
@@ -47,10 +49,13 @@ Progress = Callable[[int, int, int], None]
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Output of a run: columns by table (see `run_files.RUN_TABLES`), and counts that judge it."""
+    """Output of a run: columns by table (see `run_files.RUN_TABLES`), counts that judge it, and
+    sums over its rows.
+    """
 
     tables: Tables
     checks: Checks
+    totals: RunTotals
 
 
 def run_scenario(
@@ -58,19 +63,21 @@ def run_scenario(
     progress: Progress | None = None,
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
+    sink: TraceSink | None = None,
     connect: Mapping[ClientId, BrokerId] | None = None,
     replay_until_us: int | None = None,
 ) -> RunResult:
     """Simulate a scenario.
 
     `progress` is told about once per virtual second; as often, `observe` may look at the system at
-    every broker. `connect` lets publishers start at other brokers than the workload says, without
-    standing elsewhere; the replay may end before its last event. Unusable files, brokers or filters
-    in the scenario are a ValueError that names the key.
+    every broker. The rows go to `sink` while the run goes on; without one, into memory. `connect`
+    lets publishers start at other brokers than the workload says, without standing elsewhere; the
+    replay may end before its last event. Unusable files, brokers or filters in the scenario are a
+    ValueError that names the key.
     """
     workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
     links = scenario_links(scenario, workload)
-    return run_workload(scenario, workload, links, progress, observe=observe)
+    return run_workload(scenario, workload, links, progress, observe=observe, sink=sink)
 
 
 def run_workload(
@@ -80,6 +87,7 @@ def run_workload(
     progress: Progress | None = None,
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
+    sink: TraceSink | None = None,
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
@@ -95,11 +103,14 @@ def run_workload(
         world.cut(down.at_us, down.left, down.right)
         world.heal(down.back_us, down.left, down.right)
     end_us = settled_us + workload.events.last_replay_us
+    sink = sink or MemorySink()
+    trace = RunTrace(world, workload, links, subscriptions, settled_us, sink)
 
     most_behind_us = 0
 
     def tick(now_us: int) -> None:
         nonlocal most_behind_us
+        trace.take(now_us)
         behind_us = world.behind_us
         most_behind_us = max(most_behind_us, behind_us)
         if progress is not None:
@@ -108,11 +119,11 @@ def run_workload(
             observe([node.machine.strategy for node in world.brokers.values()])
 
     world.run(end_us + scenario.run.drain_us, tick)
-    _leave_out_of_time(world, workload, settled_us)
-    tables = trace_tables(world, workload, links)
-    checks = check_counts(world, subscriptions, scenario.seed)
+    trace.finish()
+    tables = sink.close()
+    checks = trace.checks(scenario.seed)
     more = {"most_behind_us": most_behind_us, "derived_subscriptions": workload.derived}
-    return RunResult(tables=tables, checks={**checks, **more})
+    return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
 def _changed(
@@ -138,6 +149,7 @@ def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link])
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
         brokers=brokers,
         costs=scenario.service,
+        own_costs=costs_by_broker(scenario.service, brokers),
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),
@@ -220,28 +232,6 @@ def _come_and_go(
             world.subscribe(start_us + row.from_us - settle_us, row.broker, subscription)
         if row.to_us is not None:
             world.unsubscribe(start_us + row.to_us + settle_us, row.broker, subscription)
-
-
-def _leave_out_of_time(world: World, workload: WorkloadFiles, start_us: int) -> None:
-    """Forget deliveries to subscriptions that had not come yet, or had gone."""
-    guests = {
-        row.subscription: row
-        for row in workload.subscriptions
-        if row.from_us is not None or row.to_us is not None
-    }
-    if not guests:
-        return
-    kept = []
-    for delivery in world.trace.deliveries:
-        replay_us = delivery.publication.published_us - start_us
-        waiting = tuple(
-            name
-            for name in delivery.subscriptions
-            if name not in guests or guests[name].waits_for(replay_us)
-        )
-        if waiting:
-            kept.append(msgspec.structs.replace(delivery, subscriptions=waiting))
-    world.trace.deliveries[:] = kept
 
 
 def _parse(text: str, path: Path, table: str, name: str) -> Filter:

@@ -180,6 +180,17 @@ class ConstantSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kin
 Underlay = GeographySection | Matrix | ConstantSection
 
 
+class BrokerSpeed(ScenarioSection, frozen=True, kw_only=True):
+    """One broker is faster or slower than the others.
+
+    broker   the broker
+    speed    its costs are those of all brokers, divided by this
+    """
+
+    broker: BrokerId
+    speed: Annotated[float, msgspec.Meta(ge=0.001, le=1_000)]
+
+
 class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Costs of a message at a broker, with defaults and bounds.
 
@@ -187,6 +198,8 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     core, every message parsed, matched and serialised): with 1,000 subscriptions in the table,
     two neighbours and four local subscribers to serve, a publication takes 0.5 + 0.3 + 0.5 +
     2 * 0.15 + 4 * 0.05 = 1.8 ms.
+
+    speeds   brokers that are faster or slower
     """
 
     processing_us: Positive = 500
@@ -195,6 +208,7 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     transmission_us: Positive = 150
     client_transmission_us: Positive = 50
     publication_bytes: NotNegative = 0
+    speeds: tuple[BrokerSpeed, ...] = ()
 
 
 class Crash(ScenarioSection, frozen=True, kw_only=True):
@@ -398,6 +412,21 @@ def check_faults(
                 raise ScenarioError(
                     f"faults.{key}[{number}]: no link between {left!r} and {right!r} ({PAGE})"
                 )
+
+
+def costs_by_broker(
+    service: Service, brokers: Collection[BrokerId]
+) -> dict[BrokerId, ServiceCosts]:
+    """The costs of brokers with a speed of their own; ScenarioError for one that is not there."""
+    found: dict[BrokerId, ServiceCosts] = {}
+    for number, each in enumerate(service.speeds):
+        key = f"service.speeds[{number}].broker"
+        if each.broker not in brokers:
+            raise ScenarioError(f"{key}: no broker {each.broker!r} ({PAGE})")
+        if each.broker in found:
+            raise ScenarioError(f"{key}: {each.broker!r} is listed twice ({PAGE})")
+        found[each.broker] = service.at_speed(each.speed)
+    return found
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:

@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
-from shoal.experiments.run_files import check_target, write_run
+from shoal.experiments.run_folder import RunFolder, check_target
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario
 
@@ -89,6 +89,7 @@ def _simulate(index: int, scenario: Scenario, folder: Path, overwrite: bool) -> 
         if shares is not None:
             shares[index] = min(1.0, now_us / max(end_us, 1))
 
-    result = run_scenario(scenario, progress=tell)
-    write_run(folder, result.tables, result.checks, scenario, overwrite=overwrite)
+    with RunFolder(folder, overwrite=overwrite) as run:
+        result = run_scenario(scenario, progress=tell, sink=run.sink)
+        run.finish(result.checks, scenario)
     tell(1, 1)

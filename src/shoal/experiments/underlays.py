@@ -46,7 +46,9 @@ def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], see
             )
         case scenario.Matrix():
             path = Path(section.path)
-            sources, targets, rtt_ms = read_columns(path, MATRIX_COLUMNS, RTT_COLUMNS)
+            sources, targets, rtt_ms = read_columns(
+                path, MATRIX_COLUMNS, RTT_COLUMNS, numbers=(MATRIX_COLUMNS[-1], RTT_COLUMNS[-1])
+            )
             return MatrixUnderlay(
                 sources,
                 targets,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from pyspark import accumulators
 from pyspark.core import context
 from pyspark.sql import SparkSession
 
@@ -36,6 +37,9 @@ def java_ends_with_it() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         heard.append(number)
         logging.disable()
+        # PySpark's server of accumulators would print that Java's end of its connection is gone.
+        _silence(accumulators.AccumulatorTCPServer)
+        _silence(accumulators.AccumulatorUnixServer)
         if (java := _java()) is not None:
             java.kill()
             java.wait()
@@ -96,6 +100,11 @@ def stop(session: SparkSession) -> None:
     java = _java()
     if java is None or java.poll() is None:
         session.stop()
+
+
+def _silence(server: Any) -> None:
+    """Let a kind of server say nothing of connections that fail."""
+    server.handle_error = lambda *_: None
 
 
 def _java() -> Any:

@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +105,9 @@ def run_tasks(
                 done = max(done, *of_tasks, 0)
                 progress(Progress(done, min(1.0, shares[done] / total)))
         except BaseException:
-            _cancel(session, tag)
+            # After Ctrl-C its Java may have ended.
+            with suppress(Exception):
+                _cancel(session, tag)
             raise
     if failures:
         raise failures[0]

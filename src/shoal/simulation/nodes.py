@@ -49,10 +49,11 @@ from shoal.broker.effects import (
 from shoal.broker.holding import Holding
 from shoal.broker.messages import Message, PublicationBatch, Rejected
 from shoal.model import BrokerId, ClientId, SubscriptionId
+from shoal.simulation.carried import publications_of
 from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import SimulatedLink
-from shoal.simulation.links.reliable import ReliableBroker, ReliableFrame
+from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.shared_outputs import SharedOutputs
 from shoal.simulation.processes import follow_order
 from shoal.simulation.service import Meter, ServiceCosts, ServiceMonitor
@@ -169,6 +170,7 @@ class BrokerNode:
         self._is_shut = False
         # The links at the last report, if it had no traffic.
         self._at_rest: dict[BrokerId, SimulatedLink] | None = None
+        self._stir()
         self.machine = machine
         self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
@@ -186,10 +188,11 @@ class BrokerNode:
     def connect(self, neighbour: BrokerId, link: SimulatedLink) -> None:
         """There is a link to this neighbour from now on."""
         self.links[neighbour] = link
+        self._stir()
         if self._outputs is not None:
             link.turn = self._outputs.turn()
         if self.window_us is not None:
-            link.watch_loads()
+            link.watch_loads(self._stir)
 
     def disconnect(self, neighbour: BrokerId) -> bool:
         """Drop the link and its unhandled messages; return whether there was one."""
@@ -198,6 +201,7 @@ class BrokerNode:
         link = self.links.pop(neighbour, None)
         if link is not None:
             link.close()
+            self._stir()
         return link is not None
 
     def owes(self, neighbour: BrokerId) -> bool:
@@ -217,7 +221,7 @@ class BrokerNode:
         """A message or request arrives: wait for its turn, serve it, handle it."""
         if self._is_shut and not self._admits(input):
             return
-        units = _publications_in(input.message if type(input) is Received else input.request)
+        units = publications_of(input.message if type(input) is Received else input.request)
         start_us = self._free_us
         if start_us < now_us:
             start_us = now_us
@@ -317,14 +321,27 @@ class BrokerNode:
             passed_us, self._reported_us = now_us - self._reported_us, now_us
             self.bring(now_us, self._monitor.report(output_us, passed_us))
 
+    def _stir(self) -> None:
+        """There may be something to report about its links."""
+        self._network.load_windows.stir(self)
+
+    @property
+    def _knows_of_rest(self) -> bool:
+        """Whether its machine knows its links, and that they have no traffic."""
+        links = self.links
+        return links == self._at_rest and not any(each.has_traffic for each in links.values())
+
+    @property
+    def may_sleep(self) -> bool:
+        """Whether there is nothing to report until it stirs; shared outputs do not stir it."""
+        return self._outputs is None and self._knows_of_rest
+
     def report_loads(self, now_us: int) -> None:
         """Report to the machine its links' traffic in the window that ends now.
 
         Of windows without any traffic one is reported, until there is traffic or another link.
         """
-        if self.links == self._at_rest and not any(
-            link.has_traffic for link in self.links.values()
-        ):
+        if self._knows_of_rest:
             return
         loads = {name: link.load(now_us) for name, link in self.links.items()}
         is_at_rest = all(load == NO_TRAFFIC for load in loads.values())
@@ -398,7 +415,7 @@ class BrokerNode:
         )
 
     def _send_over(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
-        units = _publications_in(message)
+        units = publications_of(message)
         busy_us: int | None = None
         input = Received(self.id, message)
         if units is None:
@@ -456,8 +473,10 @@ class BrokerNode:
                         link.measure_us()  # from now on
             case WatchLoads(window_us):
                 self.window_us = window_us
+                self._network.load_windows.watch(window_us)
+                self._stir()
                 for link in self.links.values():
-                    link.watch_loads()
+                    link.watch_loads(self._stir)
             case WatchCosts():
                 self._watches_costs = True
                 self._queue.push(self._queue.now_us, self.report_costs, None)
@@ -482,20 +501,3 @@ class BrokerNode:
             self._queue.push(at_us, publisher.notified, (self.id, message))
         elif client in self._subscribers:
             self._queue.push(at_us, self._subscribers.notified, (client, self.id, message))
-
-
-def publications_in(input: Any) -> int:
-    """Return how many publications an event's argument brings to a broker, if it does."""
-    match input:
-        case Received(_, message) | Requested(_, message):
-            return _publications_in(message) or 0
-    return 0
-
-
-def _publications_in(message: Any) -> int | None:
-    """Return how many publications a message or request carries; None of those that are for
-    control.
-    """
-    if type(message) is ReliableFrame:
-        message = message.message or message
-    return len(message.publications) if message.carries else None

@@ -17,6 +17,15 @@ from shoal.model import BrokerId
 from shoal.overlays.trace_rows import ControlRow, LoadRow
 from shoal.simulation.sizes import content_of
 
+# Costs that a faster broker divides.
+_TIMES = (
+    "processing_us",
+    "matching_us",
+    "matching_per_subscription_ns",
+    "transmission_us",
+    "client_transmission_us",
+)
+
 
 class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     """Costs in a broker.
@@ -40,6 +49,20 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     client_transmission_us: int = 0
     shared_outputs: bool = False
     publication_bytes: int = 0
+
+    def at_speed(self, speed: float) -> ServiceCosts:
+        """The costs of a broker that is so many times as fast, rounded.
+
+        >>> ServiceCosts(processing_us=500, publication_bytes=200).at_speed(4)
+        ServiceCosts(processing_us=125, matching_us=0, matching_per_subscription_ns=0, \
+transmission_us=0, client_transmission_us=0, shared_outputs=False, publication_bytes=200)
+        """
+        costs = {name: round(getattr(self, name) / speed) for name in _TIMES}
+        return ServiceCosts(
+            **costs,
+            shared_outputs=self.shared_outputs,
+            publication_bytes=self.publication_bytes,
+        )
 
     def work_us(self, work: MatchingWork) -> int:
         """Return how long a core takes to match: a search of the subscriptions one after the

@@ -8,6 +8,7 @@ from shoal.broker.effects import Costs, Effect, Input
 from shoal.broker.messages import Message
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId
+from shoal.simulation.load_windows import LoadWindows
 
 
 class Machine(Protocol):
@@ -24,6 +25,8 @@ class Machine(Protocol):
 
 class SimulatedNetwork(Protocol):
     """A broker's surroundings that it can query."""
+
+    load_windows: LoadWindows
 
     def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool) -> None: ...
 

@@ -10,10 +10,8 @@ instead of three: the message is handled at once, under the time at which its tu
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import chain
 from random import Random
 
@@ -25,13 +23,16 @@ from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
+from shoal.simulation.carried import publications_in
+from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, publications_in
+from shoal.simulation.load_windows import LoadWindows
+from shoal.simulation.nodes import DETECTION_US, BrokerNode
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
@@ -55,6 +56,7 @@ class World:
     underlay      latencies between places
     places        each broker's place; a broker not named stands at a place of its own name
     costs         costs of work in a broker
+    own_costs     of single brokers, in the place of `costs`
     link_faults   makes links lossy, and brokers run behind reliable links
     own_faults    of single links, by their two ends, in the place of `link_faults`
     is_patient    neighbours of a crashed broker learn of it when it is back, and a restarted broker
@@ -76,6 +78,7 @@ class World:
         brokers: Iterable[BrokerId] = (),
         places: Mapping[BrokerId, Place] | None = None,
         costs: ServiceCosts | None = None,
+        own_costs: Mapping[BrokerId, ServiceCosts] | None = None,
         link_faults: LinkFaults | None = None,
         own_faults: Mapping[frozenset[BrokerId], LinkFaults] | None = None,
         is_patient: bool = False,
@@ -91,6 +94,7 @@ class World:
         self._classes = Classes()
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
+        self._own_costs = own_costs or {}
         self._link_faults = link_faults or LinkFaults()
         self._own_faults = own_faults or {}
         self._is_lossy = any((self._link_faults, *self._own_faults.values()))
@@ -111,6 +115,7 @@ class World:
         self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
         self.conflation = SimulatedConflation(self.queue)
+        self.load_windows = LoadWindows()
         self._subscribers = SimulatedSubscribers(
             self.queue, self.trace, self._deliver_request, self.conflation
         )
@@ -131,18 +136,17 @@ class World:
         for ends in given:
             self._wiring.connect(ends)
         self._next_report_us = MONITOR_INTERVAL_US
-        # By window: when the next one ends.
-        self._windows: dict[int, int] = {}
         for node in self.brokers.values():
             node.bring(0, Started())
 
     def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:
+        costs = self._costs_of(broker)
         return BrokerNode(
             machine,
             self.queue,
-            self._costs,
+            costs,
             self.trace,
-            Meter(broker, self._costs, self._window_us),
+            Meter(broker, costs, self._window_us),
             self._latency_us,
             self._publishers,
             self._subscribers,
@@ -170,12 +174,15 @@ class World:
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)
-        node, transmission_us = self.brokers[target], self._costs.transmission_us
+        node, transmission_us = self.brokers[target], self._costs_of(source).transmission_us
         way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
         faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
         if not faults:
             return SimulatedLink(*way)
         return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
+
+    def _costs_of(self, broker: BrokerId) -> ServiceCosts:
+        return self._own_costs.get(broker, self._costs)
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
         return self._underlay.latency_us(self._place(source), self._place(target))
@@ -200,7 +207,7 @@ class World:
             return self._message_costs[broker]
         others = [name for name in self.brokers if name != broker]
         ways = {name: float(self._broker_latency_us(broker, name)) for name in others}
-        return Costs(float(self._costs.processing_us), ways)
+        return Costs(float(self._costs_of(broker).processing_us), ways)
 
     def change_costs(self, at_us: int, table: Mapping[BrokerId, Costs]) -> None:
         """From then on messages cost this, and brokers that watch it hear so."""
@@ -451,15 +458,15 @@ class World:
         `progress` is told the virtual time now and then.
         """
         end_us = math.inf if until_us is None else until_us
-        with _without_garbage_collection():
+        with without_garbage_collection():
             while (at_us := self.queue.next_us) is not None and at_us <= end_us:
                 self._report(at_us, progress)
-                next_us = min(self._next_report_us, *self._windows.values(), end_us + 1)
+                next_us = min(self._next_report_us, self.load_windows.next_us, end_us + 1)
                 self.queue.run_until(next_us - 1)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
         """Run the monitors' reports that end before the event at `at_us`, in order."""
-        reports = self._load_reports(at_us)
+        reports = self.load_windows.reports(at_us)
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         if at_us >= self._next_report_us:
             self._next_report_us = now_us + MONITOR_INTERVAL_US
@@ -469,23 +476,10 @@ class World:
         for ended_us, report in sorted(reports, key=lambda entry: entry[0]):
             report(ended_us)
 
-    def _load_reports(self, at_us: int) -> list[tuple[int, Callable[[int], None]]]:
-        """Of the first window that ended, and the last, if nothing happened between them."""
-        nodes = [node for node in self.brokers.values() if node.window_us is not None]
-        found: list[tuple[int, Callable[[int], None]]] = []
-        for window_us in dict.fromkeys(node.window_us for node in nodes):
-            assert window_us is not None
-            last_us = at_us - at_us % window_us
-            first_us = self._windows.get(window_us, last_us)
-            self._windows[window_us] = max(first_us, last_us + window_us)
-            found += [
-                (ended_us, node.report_loads)
-                for ended_us in sorted({first_us, last_us})
-                if first_us <= ended_us <= at_us and ended_us > 0
-                for node in nodes
-                if node.window_us == window_us
-            ]
-        return found
+    @property
+    def meters(self) -> list[Meter]:
+        """The counters of all brokers, also of those that have left."""
+        return [*self._meters, *(node.meter for node in self.brokers.values())]
 
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""
@@ -498,18 +492,6 @@ class World:
             yield from meter.control_rows
 
     def _closed_meters(self) -> Iterator[Meter]:
-        for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
+        for meter in self.meters:
             meter.roll(meter.window_end_us)
             yield meter
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Suspend garbage collection: a run makes millions of objects and no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -44,8 +44,7 @@ def test_news_reach_everyone_in_about_log_n_rounds(count: int, changed: int) -> 
         for name, table in made.items():
             for partner in choose_partners(table, name, 1, random):
                 other = made[partner]
-                found = compare(other, digest(table))
-                other.renew(digest(table), rounds)
+                found = compare(other, digest(table), rounds)
                 table.merge(found.members, rounds)
                 table.renew(found.ages, rounds)
                 other.merge([table.members[name] for name in found.wanted], rounds)
@@ -59,13 +58,13 @@ def test_an_exchange_brings_only_missing_entries() -> None:
     alive = msgspec.structs.replace(right.members["M2"], version=5)
     right.merge([newer, alive], 1)
     left.merge([older], 1)
-    found = compare(right, digest(left))
+    found = compare(right, digest(left), 1)
     assert found == ((newer,), {"M2": alive.age}, ("M0",))
     left.renew(found.ages, 7)
     assert (left.members["M2"], left.heard_us["M2"]) == (alive, 7)
     left.renew({"M1": newer.age, "M9": newer.age}, 8)
     assert left.members["M1"].version == 1
-    assert compare(left, digest(left)) == ((), {}, ())
+    assert compare(left, digest(left), 9) == ((), {}, ())
 
 
 ENTRIES = st.lists(
@@ -89,14 +88,24 @@ def test_a_comparison_names_the_entries_to_send_and_to_request(
     mine, theirs = MemberTable(1), MemberTable(1)
     mine.merge(here, 0)
     theirs.merge(there, 0)
-    found = compare(mine, digest(theirs))
+    before = dict(mine.members)
+    found = compare(mine, digest(theirs), 1)
     both = sorted(mine.members.keys() & theirs.members.keys())
-    pairs = {name: (mine.members[name].age, theirs.members[name].age) for name in both}
+    pairs = {name: (before[name].age, theirs.members[name].age) for name in both}
     same = [name for name in both if pairs[name][0].is_heartbeat_of(pairs[name][1])]
     lacking = sorted(mine.members.keys() - theirs.members.keys())
     newer = [name for name in both if name not in same and pairs[name][0] > pairs[name][1]]
     assert [row.broker for row in found.members] == sorted([*lacking, *newer])
     assert all(row is mine.members[row.broker] for row in found.members)
+    # A newer heartbeat is merged at once, and nothing else.
+    renewed = [name for name in same if pairs[name][0] < pairs[name][1]]
+    assert {name: row.age for name, row in mine.members.items()} == {
+        name: theirs.members[name].age if name in renewed else row.age
+        for name, row in before.items()
+    }
+    assert [name for name in mine.members if mine.heard_us[name] == 1] == [
+        name for name in mine.members if name in renewed
+    ]
     assert list(found.ages.items()) == [
         (name, pairs[name][0]) for name in same if pairs[name][0] > pairs[name][1]
     ]

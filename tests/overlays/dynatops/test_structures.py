@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,6 +14,7 @@ from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.geography import EarthGrid, near_tapestry
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
+from shoal.overlays.dynatops.view import View, ViewPlaces
 from tests.examples import one_in
 
 CITIES = [
@@ -43,6 +46,18 @@ def test_routes_from_a_root_are_one_tree_of_neighbours(structure: Structure) -> 
             assert all(
                 later in structure.neighbours(earlier) for earlier, later in itertools.pairwise(way)
             )
+
+
+@pytest.mark.parametrize("per_gateway", [1, 3])
+@pytest.mark.parametrize("make", [Chord, partial(tapestry, seed=1), quad_cells])
+def test_a_broker_is_linked_to_its_neighbours_and_their_inverse(
+    make: Callable[[int], Structure], per_gateway: int
+) -> None:
+    names = tuple(f"B{number:02}" for number in range(23))
+    places = ViewPlaces(View(1, "B00", names, per_gateway=per_gateway), make)
+    for name in names:
+        senders = [each for each in names if name in places.neighbours(each)]
+        assert places.linked_to(name) == tuple(dict.fromkeys([*places.neighbours(name), *senders]))
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

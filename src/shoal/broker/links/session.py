@@ -98,7 +98,7 @@ class LinkSession(LinkTraffic):
         self.state = LinkSessionState.IDLE
         super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
-        self._broker = broker
+        self.broker = broker
         self._purpose = purpose
         self._is_graceful = is_graceful
         self._names = Names(incarnation, count(1) if numbers is None else numbers)
@@ -113,7 +113,7 @@ class LinkSession(LinkTraffic):
         hello = Hello(
             self._protocol,
             self._network,
-            self._broker,
+            self.broker,
             self._names.own,
             self._names.other,
             self.handled,

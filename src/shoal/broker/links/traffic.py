@@ -31,6 +31,17 @@ from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
 from shoal.model import BrokerId, ClientId
 
+# The page that explains messages of systems.
+PAGE = "docs/tutorials/write-an-overlay.md"
+
+
+def kept_without_introduction(source: BrokerId, target: BrokerId, kind: type[Message]) -> str:
+    """Why a link still keeps a message, and what the author of its type may have forgotten."""
+    text = f"{source} keeps {kind.__name__} for {target} until it emits LinkReady({target!r})"
+    if issubclass(kind, Carrier):
+        return text
+    return f"{text}; a message that has to pass before has `introduces = True` ({PAGE})"
+
 
 class LinkTraffic:
     """One end's traffic; the derived class begins, continues and ends sessions."""
@@ -52,6 +63,7 @@ class LinkTraffic:
         self._stores = True
         # Whether the other end's disk accepts records, as far as it has announced.
         self.neighbour_stores = True
+        self._kept_kind: type[Message] | None = None
         self._start()
         self._connect()
 
@@ -59,7 +71,8 @@ class LinkTraffic:
         return LinkOutbox(self._limits, self._spool, self._frames.repeat)
 
     def _start(self) -> None:
-        """Forget the messages received in the session."""
+        """Forget the messages of the last session."""
+        self._kept_kind = None
         self._inbox = LinkInbox(self._limits)
 
     def _connect(self) -> None:
@@ -75,6 +88,11 @@ class LinkTraffic:
     def open_gate(self) -> None:
         """Let publications pass: the other end has sent its table."""
         self._outbox.open_gate()
+
+    @property
+    def kept_kind(self) -> type[Message] | None:
+        """The type of a message, no carrier, that waits until the other end has sent its table."""
+        return self._kept_kind if self._outbox.is_gate_closed else None
 
     @property
     def _is_settled(self) -> bool:
@@ -147,6 +165,8 @@ class LinkTraffic:
     def _put(self, message: Message, ack_tracker: AckTracker | None) -> bool:
         """Keep a message to be sent; False when the outbox is above its limit."""
         passes = message.introduces
+        if not (passes or isinstance(message, Carrier)):
+            self._kept_kind = type(message)
         frames = self._frames.frames_of(message)
         # Each part of a split batch counts for about its share.
         count = len(message.publications) if isinstance(message, Carrier) else 1

@@ -139,9 +139,7 @@ def _reproduce(
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
     _print(done.findings, root)
-    if done.is_interrupted:
-        Console(stderr=True).print(GOES_ON)
-        raise typer.Exit(STOPPED_EXIT_CODE)
+    done.exit_if_partial()
 
 
 _reproduce.__doc__ = "\n\n".join([

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -19,12 +18,12 @@ from shoal.cli.support.places import check_place
 from shoal.cli.support.still import duration, told
 from shoal.cli.support.table_places import output_folder, put_output
 from shoal.cli.support.waiting import waiting
-from shoal.cli.systems.kinds import Columns
 from shoal.cli.systems.registry import ADVISING
 from shoal.frames.table_places import named
 from shoal.report.drawing import figures
 
 if TYPE_CHECKING:
+    from shoal.experiments.run_totals import RunTotals
     from shoal.experiments.seeds import SeedFigures
 
 # A number that is mistyped should not simulate for days.
@@ -68,7 +67,8 @@ def simulate(
     """
     # The code takes a moment by itself.
     with waiting(f"reading {scenario_file}"):
-        from shoal.experiments.run_files import RunFileError, check_target, write_run
+        from shoal.experiments.run_files import RunFileError
+        from shoal.experiments.run_folder import RunFolder, check_target
         from shoal.experiments.runner import run_scenario
         from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
         from shoal.experiments.seeds import figures_of, other_seeds
@@ -82,28 +82,31 @@ def simulate(
         scenario = load_scenario(scenario_file, settings or ())
         check_target(out, overwrite=overwrite)
         check_place(out)
-        with _VirtualTime(scenario.name, FAR_BEHIND_US) as virtual_time:
-            result = run_scenario(scenario, progress=virtual_time)
-        by_seed = []
-        if seeds > 1:
-            by_seed = [figures_of(result, scenario.trace.window_us)]
-            with waiting(f"{scenario.name}: {seeds - 1} more seeds") as status:
-                status.follow(lambda: f"{len(by_seed) - 1} done")
-                for figures_of_seed in other_seeds(scenario, seeds):
-                    by_seed.append(figures_of_seed)
-        write_run(out, result.tables, result.checks, scenario, seeds=by_seed, overwrite=overwrite)
+        with RunFolder(out, overwrite=overwrite) as folder:
+            with _VirtualTime(scenario.name, FAR_BEHIND_US) as virtual_time:
+                result = run_scenario(scenario, progress=virtual_time, sink=folder.sink)
+            # Its tables are read here before they are moved.
+            adviser = ADVISING.get(scenario.system)
+            advice = adviser.of_run(scenario.parameters, result.tables) if adviser else ""
+            by_seed = []
+            if seeds > 1:
+                by_seed = [figures_of(result, scenario.trace.window_us)]
+                with waiting(f"{scenario.name}: {seeds - 1} more seeds") as status:
+                    status.follow(lambda: f"{len(by_seed) - 1} done")
+                    for figures_of_seed in other_seeds(scenario, seeds):
+                        by_seed.append(figures_of_seed)
+            folder.finish(result.checks, scenario, by_seed)
     except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
         raise UserError(str(error)) from error
     put_output(out, overwrite=overwrite)
     console = Console()
-    console.print(_summary(scenario.name, result.tables, result.checks))
+    console.print(_summary(scenario.name, result.totals, result.checks))
     for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
     if by_seed:
         console.print(_over_seeds(by_seed), soft_wrap=True, highlight=False)
     console.print(f"run written to {named(str(out))}", soft_wrap=True, highlight=False)
-    adviser = ADVISING.get(scenario.system)
-    if adviser is not None and (advice := adviser.of_run(scenario.parameters, result.tables)):
+    if advice:
         print(advice)
 
 
@@ -172,7 +175,7 @@ class _VirtualTime:
         self._progress.update(self._task, completed=now_us / 1_000_000, total=total)
 
 
-def _summary(name: str, tables: Columns, checks: Mapping[str, Any]) -> Table:
+def _summary(name: str, totals: RunTotals, checks: Mapping[str, Any]) -> Table:
     """Return the figures of the run itself; `shoal summarise` compares it with the truth."""
     table = Table(title=name, show_header=False, title_justify="left")
     table.add_column(style="dim")
@@ -182,17 +185,12 @@ def _summary(name: str, tables: Columns, checks: Mapping[str, Any]) -> Table:
             table.add_row(f"{key.removesuffix('_us').replace('_', ' ')} (s)", f"{value / 1e6:,.3f}")
         else:
             table.add_row(key.replace("_", " "), f"{value:,}")
-    deliveries = tables["deliveries"]
-    if deliveries["hops"]:
-        count = len(deliveries["hops"])
-        total_us = sum(deliveries["delivered_us"]) - sum(deliveries["published_us"])
-        table.add_row("mean delivery delay (ms)", f"{total_us / count / 1_000:,.1f}")
-        table.add_row("mean hops", f"{sum(deliveries['hops']) / count:.2f}")
-    messages = sum(tables["load"]["messages_in"]) + sum(tables["load"]["messages_out"])
-    table.add_row("broker messages in and out", f"{messages:,}")
-    table.add_row("publisher moves", str(len(tables["migrations"]["publisher"])))
-    outcomes = Counter(tables["proposals"]["outcome"])
+    if totals.delay_mean_us is not None and totals.hops_mean is not None:
+        table.add_row("mean delivery delay (ms)", f"{totals.delay_mean_us / 1_000:,.1f}")
+        table.add_row("mean hops", f"{totals.hops_mean:.2f}")
+    table.add_row("broker messages in and out", f"{totals.messages:,}")
+    table.add_row("publisher moves", str(totals.rows["migrations"]))
     for outcome, words in PROPOSED.items():
-        if outcomes[outcome]:
-            table.add_row(words, f"{outcomes[outcome]:,}")
+        if totals.outcomes[outcome]:
+            table.add_row(words, f"{totals.outcomes[outcome]:,}")
     return table

@@ -118,6 +118,4 @@ def study(
     for note in report.notes[:-2]:
         console.print(note, soft_wrap=True)
     console.print(f"{root / 'RESULTS.md'}\n{root / 'index.html'}", soft_wrap=True)
-    if done.is_interrupted:
-        Console(stderr=True).print(GOES_ON)
-        raise typer.Exit(STOPPED_EXIT_CODE)
+    done.exit_if_partial()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Some of a study's runs failed.
+FAILED_EXIT_CODE = 1
 # As shells have it for Ctrl-C.
 STOPPED_EXIT_CODE = 130
 

@@ -14,7 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from shoal.cli.support.errors import UserError
+import typer
+from rich.console import Console
+
+from shoal.cli.support.errors import FAILED_EXIT_CODE, STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.spark import only_session
 from shoal.cli.support.steps import CommandStep, CommandSteps
 
@@ -43,11 +46,39 @@ class StudyMeans(NamedTuple):
     minutes: float | None
 
 
+class FailedRun(NamedTuple):
+    """A run that raised an error; its name has its setting and its seed."""
+
+    name: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"run {self.name} failed: {self.error}"
+
+
+class RunsEnd(NamedTuple):
+    """The end of a study's runs: whether a user interrupted them, and those that failed."""
+
+    is_interrupted: bool = False
+    failed: Sequence[FailedRun] = ()
+
+
 class StudiesDone(NamedTuple):
-    """The findings of studies, in part if a user has interrupted the runs."""
+    """The findings of studies, in part if a user interrupted the runs or some failed."""
 
     findings: Mapping[str, Sequence[StudyFinding]]
-    is_interrupted: bool
+    end: RunsEnd
+
+    def exit_if_partial(self) -> None:
+        """Name failed runs, or say how to go on, and exit; return if all runs are done."""
+        console = Console(stderr=True, highlight=False)
+        for run in self.end.failed:
+            console.print(f"shoal: {run}", soft_wrap=True, markup=False)
+        if self.end.is_interrupted:
+            console.print(GOES_ON)
+            raise typer.Exit(STOPPED_EXIT_CODE)
+        if self.end.failed:
+            raise typer.Exit(FAILED_EXIT_CODE)
 
 
 def claim_folder(folder: Path, text: str, parts: Container[str] = ()) -> None:
@@ -75,6 +106,7 @@ def carry_out(
     """Run one study after the other, until a user interrupts the runs of one."""
 
     findings = {}
+    failed: list[FailedRun] = []
     is_interrupted = False
     with ExitStack() as stack:
         with steps.step("start Spark"):
@@ -83,12 +115,12 @@ def carry_out(
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""
-            findings[name], is_interrupted = _conclude(
-                steps, spark, plan, folders[name], means.minutes, whose
-            )
+            findings[name], end = _conclude(steps, spark, plan, folders[name], means.minutes, whose)
+            failed += end.failed
+            is_interrupted = end.is_interrupted
             if is_interrupted:
                 break
-    return StudiesDone(findings, is_interrupted)
+    return StudiesDone(findings, RunsEnd(is_interrupted, failed))
 
 
 def _conclude(
@@ -98,8 +130,8 @@ def _conclude(
     root: Path,
     minutes: float | None,
     whose: str,
-) -> tuple[Sequence[StudyFinding], bool]:
-    """Return the findings, and whether a user has interrupted the runs."""
+) -> tuple[Sequence[StudyFinding], RunsEnd]:
+    """Return the findings, and how the runs ended."""
     from shoal.experiments.studies.study import write_conclusion
     from shoal.report.latex import write_latex
     from shoal.report.pdf import can_draw, write_pdfs
@@ -107,7 +139,7 @@ def _conclude(
     from shoal.report.study_pages import claim_tables, write_pages
 
     ends_s = None if minutes is None else time.monotonic() + minutes * 60
-    is_interrupted = False
+    end = RunsEnd()
     runs: Sequence[Task] = []
     has_sources = True
     for source in plan.sources:
@@ -117,7 +149,7 @@ def _conclude(
             step.result = "not made in time" if made is None else made
     if has_sources:
         runs = plan.runs()
-        is_interrupted = _simulate(steps, spark, runs, root, ends_s, whose)
+        end = _simulate(steps, spark, runs, root, ends_s, whose)
     left = sum(not task.is_done for task in runs)
     with steps.step(f"{whose}tables, claims and figures") as step:
         conclusion = plan.conclude(runs)
@@ -126,14 +158,14 @@ def _conclude(
             if not has_sources:
                 said = "the workloads have not been made, nor any run"
             step.result = f"{said}; the same command goes on with them"
-            conclusion = conclusion.of_a_part(said)
+            conclusion = conclusion.of_a_part(said, [f"{each}." for each in end.failed])
         findings = write_conclusion(root, conclusion)
         report = read_study(root / "study.json")
         write_pages(root, report)
         write_latex(root / "tables.tex", [*claim_tables(report), *report.tables])
         if can_draw():
             write_pdfs(root / "figures")
-    return findings, is_interrupted
+    return findings, end
 
 
 def _within(make: Callable[[], str], spark: Spark, ends_s: float | None) -> str | None:
@@ -171,12 +203,11 @@ def _simulate(
     root: Path,
     ends_s: float | None,
     whose: str,
-) -> bool:
+) -> RunsEnd:
     """Make the runs that are not there yet, of those that say as much the long ones first.
 
-    Each writes its file below `root`. They end at `ends_s` of the monotonic clock, if given.
-
-    Returns whether a user has interrupted them.
+    Each writes its file below `root`. They end at `ends_s` of the monotonic clock, if given. A run
+    that fails leaves no file, and the others go on.
     """
     from shoal.pipeline.tasks import run_tasks
 
@@ -192,11 +223,15 @@ def _simulate(
             outcomes = run_tasks(spark, missing, weights, display.show, within_s, root)
         except KeyboardInterrupt:
             step.result = "interrupted"
-            return True
-    for task, outcome in zip(missing, outcomes, strict=True):
-        if outcome is not None and outcome.error is not None:
-            raise UserError(f"run {task.name} failed: {outcome.error}")
-    return False
+            return RunsEnd(is_interrupted=True)
+        failed = [
+            FailedRun(task.name, outcome.error)
+            for task, outcome in zip(missing, outcomes, strict=True)
+            if outcome is not None and outcome.error is not None
+        ]
+        if failed:
+            step.result = ", ".join(filter(None, [step.result, f"{len(failed)} failed"]))
+    return RunsEnd(failed=failed)
 
 
 class _Display:

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from shoal.experiments.run_files import write_run
-from shoal.experiments.runner import RunResult
+from shoal.experiments.run_folder import RunFolder
+from shoal.experiments.runner import RunResult, run_scenario
 from shoal.experiments.scenario import Scenario
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.small.truth import write_small_truth
@@ -31,9 +31,12 @@ def make_truth(workload: Path, out: Path, spark: Spark) -> str:
     return f"{counts.expected:,} deliveries expected"
 
 
-def summary_of(result: RunResult, scenario: Scenario, truth: Path) -> Mapping[str, list[Any]]:
-    """The rows of a run's tables of metrics, by table; its trace is dropped."""
+def run_and_summarise(scenario: Scenario, truth: Path) -> tuple[RunResult, Mapping[str, list[Any]]]:
+    """A run, and the rows of its tables of metrics, by table; its trace is dropped."""
     with TemporaryDirectory() as root:
         folder = Path(root) / "run"
-        write_run(folder, result.tables, result.checks, scenario)
-        return {name: each.to_pylist() for name, each in summarise_run(folder, truth).items()}
+        with RunFolder(folder) as run:
+            result = run_scenario(scenario, sink=run.sink)
+            run.finish(result.checks, scenario)
+        tables = {name: each.to_pylist() for name, each in summarise_run(folder, truth).items()}
+    return result, tables

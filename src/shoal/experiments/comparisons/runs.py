@@ -10,7 +10,6 @@ import msgspec
 
 from shoal.experiments.comparisons.design import Design, Setting, run_name
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import PATHS, Scenario, written_form
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.overlays.registry import MODULES, SYSTEMS
@@ -56,10 +55,9 @@ class ComparedRun(RecordedRun[ComparedFigures], frozen=True, kw_only=True):
         return float(max(1, self.publications))
 
     def measure(self) -> ComparedFigures:
-        from shoal.experiments.comparisons.data import summary_of
+        from shoal.experiments.comparisons.data import run_and_summarise
 
-        result = run_scenario(self.scenario)
-        tables = summary_of(result, self.scenario, Path(self.truth))
+        result, tables = run_and_summarise(self.scenario, Path(self.truth))
         (metrics,) = tables["runs"]
         numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
         numbers[OUT_OF_ORDER] = result.checks["out_of_order"]

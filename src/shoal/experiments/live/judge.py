@@ -94,7 +94,8 @@ class LiveJudge:
 def expected_by_truth(truth: Path, events: Iterable[RunEvent]) -> set[Key]:
     """The rows of a truth table (publisher, sequence, subscription) about these events."""
     published = {(event.publisher, event.sequence) for event in events}
-    columns = read_columns(truth, ("subscription", "publisher", "sequence"))
+    names = ("subscription", "publisher", "sequence")
+    columns = read_columns(truth, names, numbers=("sequence",))
     return {key for key in zip(*columns, strict=True) if key[1:] in published}
 
 

@@ -47,9 +47,12 @@ class Conclusion(NamedTuple):
     report: StudyReport
     tables: Mapping[str, StudyRows]
 
-    def of_a_part(self, said: str) -> Conclusion:
-        """Return the same for a part of the runs: `said` stands among the facts."""
-        report = msgspec.structs.replace(self.report, facts=(*self.report.facts, said))
+    def of_a_part(self, said: str, failures: Sequence[str] = ()) -> Conclusion:
+        """Return the same for a part of the runs: `said` stands among the facts, and the runs that
+        failed stand first among the notes.
+        """
+        facts, notes = (*self.report.facts, said), (*failures, *self.report.notes)
+        report = msgspec.structs.replace(self.report, facts=facts, notes=notes)
         return self._replace(report=report)
 
 

@@ -152,6 +152,7 @@ class ViewPlaces:
         else:
             self.structure = _structure(make_structure, len(view.members), view.per_gateway)
         self._positions = {broker: at for at, broker in enumerate(view.members)}
+        self._senders = _senders(self.structure, len(view.members))
 
     def __contains__(self, broker: object) -> bool:
         return broker in self._positions
@@ -179,9 +180,8 @@ class ViewPlaces:
 
     def linked_to(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """Those that `broker` sends to, or that send to it."""
-        there = dict.fromkeys(self.neighbours(broker))
-        there.update((each, None) for each in self.members if broker in self.neighbours(each))
-        return tuple(there)
+        senders = (self.members[at] for at in self._senders[self._positions[broker]])
+        return tuple(dict.fromkeys([*self.neighbours(broker), *senders]))
 
     def hops(
         self, broker: BrokerId, targets: Iterable[BrokerId]
@@ -207,3 +207,13 @@ def _structure_on_earth(
 ) -> Structure:
     """The same by coordinates."""
     return make_on_earth(coordinates)
+
+
+@lru_cache(64)
+def _senders(structure: Structure, size: int) -> Sequence[Sequence[int]]:
+    """By position: the positions that send to it, in order."""
+    found: list[list[int]] = [[] for _ in range(size)]
+    for position in range(size):
+        for neighbour in dict.fromkeys(structure.neighbours(position)):
+            found[neighbour].append(position)
+    return found

@@ -18,6 +18,7 @@ from shoal.broker.links.controls import Hello
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import LinkSessionState
+from shoal.broker.links.traffic import kept_without_introduction
 from shoal.broker.wire import WireError
 from shoal.runtime.driving.batches import MAX_BATCH
 from shoal.runtime.driving.cost_estimator import TURN_US
@@ -25,6 +26,8 @@ from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.links.quarantine import Quarantine
 from shoal.runtime.node import Node
 
+# A neighbour has sent its tables by then, in most networks.
+KEPT_US = 10_000_000
 # Processes of a neighbour that are remembered when another has come in their place.
 FORMER = 8
 
@@ -48,6 +51,8 @@ class PeerLink:
         self.is_handing_on = False
         self.is_going_on = False  # true if held input is about to be handled
         self.bytes_in = self.bytes_out = self.connections = 0
+        # When its connection began; None without one.
+        self.up_us: int | None = None
         # When its last connection ended, or it began without one; None while it is up.
         self.lost_us: int | None = now_us
         # Of the process at the other end, once it was there.
@@ -85,6 +90,15 @@ class PeerLink:
         so_far = "is not back" if self.connections else "has not yet"
         return f"{self.session.neighbour} connects to this broker, and {so_far}"
 
+    def _why_kept(self, now_us: int) -> str:
+        """Return why a link that is up keeps a guest's message, where that takes long."""
+        kind, session = self.session.kept_kind, self.session
+        if kind is None or kind.__module__.startswith("shoal."):
+            return ""
+        if self.up_us is None or now_us - self.up_us < KEPT_US:
+            return ""
+        return kept_without_introduction(session.broker, session.neighbour, kind)
+
     def is_lost_since(self, at_us: int) -> bool:
         """Return whether there has been no connection since then, or before."""
         return self.lost_us is not None and self.lost_us <= at_us and not self.is_gone
@@ -111,7 +125,7 @@ class PeerLink:
         """Take the other end's hello; log if it is another process."""
         self.connections += 1
         self.quarantine.on_link_up(now_us)
-        self.problem, self.lost_us = "", None
+        self.problem, self.lost_us, self.up_us = "", None, now_us
         incarnation = hello.session[0]
         extra = {"neighbour": hello.broker, "connections": self.connections}
         if self.incarnation not in (None, incarnation):
@@ -137,7 +151,7 @@ class PeerLink:
             extra = {"neighbour": self.session.neighbour, "why": refused}
             _log.error("link in quarantine, refused again and again", extra=extra)
         if self.session.state is LinkSessionState.UP:
-            self.lost_us = now_us
+            self.lost_us, self.up_us = now_us, None
             extra = {"neighbour": self.session.neighbour, "why": why}
             _log.warning("link down", extra=extra | {"connections": self.connections})
         self.session.lost(now_us)
@@ -155,7 +169,7 @@ class PeerLink:
         return {
             "neighbour": session.neighbour,
             "state": session.state.value,
-            "problem": self.why_not,
+            "problem": self.why_not or self._why_kept(now_us),
             "quarantined": self.quarantine.reason,
             "away_us": away_us,
             "is_lasting": self.is_lasting,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heappush
 
 from shoal.broker.effects import LinkLoad, Received
@@ -38,6 +39,7 @@ class SimulatedLink:
         # Of each message sent since the last report: when it was ready, when it was out, its units.
         self._passed: deque[tuple[int, int, int]] | None = None
         self._waiting: deque[tuple[int, int]] = deque()
+        self._stir: Callable[[], None] = _nothing
         # Its place among those that share a processor, if they do.
         self.turn: OutputTurn | None = None
 
@@ -59,6 +61,8 @@ class SimulatedLink:
         self._sent += 1
         self._free_us = out_us = start_us + busy_us
         if self._passed is not None:
+            if not self._passed:
+                self._stir()
             self._passed.append((ready_us, out_us, units))
         queue = self._queue
         queue.made = made = queue.made + 1
@@ -77,6 +81,8 @@ class SimulatedLink:
         self._sent += 1
         self._free_us = out_us = start_us + self._transmission_us
         if self._passed is not None:
+            if not self._passed:
+                self._stir()
             self._passed.append((ready_us, out_us, 1))
         queue = self._queue
         queue.made = made = queue.made + 1
@@ -102,8 +108,9 @@ class SimulatedLink:
         self._waited_us = self._sent = 0
         return waited_us + self._transmission_us + self.latency_us
 
-    def watch_loads(self) -> None:
-        """Count traffic from now on."""
+    def watch_loads(self, stir: Callable[[], None]) -> None:
+        """Count traffic from now on; `stir` is called by the first message after a time without."""
+        self._stir = stir
         if self._passed is None:
             self._passed = deque()
 
@@ -132,3 +139,7 @@ class SimulatedLink:
         """The link is gone."""
         if self.turn is not None:
             self.turn.close()
+
+
+def _nothing() -> None:
+    """A link that is not watched stirs no broker."""

@@ -17,6 +17,7 @@ from shoal.experiments.relocation.measuring.probe import (
     summarise_probe,
 )
 from shoal.experiments.run_files import read_workload
+from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.runner import RunResult
 from shoal.experiments.topologies import random_tree
 from tests.experiments.relocation.summaries import spec
@@ -82,7 +83,7 @@ def result(deliveries: list[Row], messages_in: int) -> RunResult:
         },
         "load": {"messages_in": [messages_in + 7], "control_in": [7]},
     }
-    return RunResult(tables=tables, checks={})
+    return RunResult(tables=tables, checks={}, totals=RunTotals())
 
 
 def test_a_publishers_cost_is_the_brokers_its_publications_pass() -> None:

@@ -12,6 +12,7 @@ from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunS
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles, read_workload
+from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.runner import RunResult
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
@@ -68,7 +69,9 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: WorkloadFi
             load("B2", 90, 900, 900),
         ]
     )
-    metrics = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY).metrics
+    metrics = summarise(
+        SPEC, "", RunResult(tables=rows, checks=CHECKS, totals=RunTotals()), workload, MEMORY
+    ).metrics
     assert metrics["message_rate_per_s"] == pytest.approx(2 * 63 / (63 * 30))
     assert metrics["messages_both_per_s"] == pytest.approx(4 * 63 / (63 * 30))
     assert metrics["input_utilisation"] == pytest.approx(1 / (63 * 30))
@@ -83,7 +86,9 @@ def test_delays_are_those_of_late_publications(workload: WorkloadFiles) -> None:
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY)
+    summary = summarise(
+        SPEC, "", RunResult(tables=rows, checks=CHECKS, totals=RunTotals()), workload, MEMORY
+    )
     assert summary.metrics["delay_us"] == 3_000
     assert summary.metrics["hops"] == 3
     assert summary.metrics["delay_whole_us"] == 5_000
@@ -102,7 +107,9 @@ def test_selections_and_migrations_are_counted(workload: WorkloadFiles) -> None:
         ],
         migrations=[("P", "B1", "B2", 3, 8_500, 9_500)],
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY)
+    summary = summarise(
+        SPEC, "", RunResult(tables=rows, checks=CHECKS, totals=RunTotals()), workload, MEMORY
+    )
     assert summary.metrics["selection_us"] == 4_000
     assert summary.metrics["selection_without_pings_max_us"] == 2_000
     assert (summary.metrics["migrations"], summary.metrics["wait_us"]) == (1, 1_000)
@@ -112,13 +119,17 @@ def test_selections_and_migrations_are_counted(workload: WorkloadFiles) -> None:
 
 def test_losses_are_judged_by_the_filters(workload: WorkloadFiles) -> None:
     assert expected_deliveries(workload) == 4
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, MEMORY)
+    summary = summarise(
+        SPEC, "", RunResult(tables=tables(), checks=CHECKS, totals=RunTotals()), workload, MEMORY
+    )
     assert (summary.metrics["expected"], summary.metrics["lost"]) == (4, 0)
     assert summary.metrics["duplicated"] == 1
 
 
 def test_an_empty_run_has_no_averages(workload: WorkloadFiles) -> None:
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, MEMORY)
+    summary = summarise(
+        SPEC, "", RunResult(tables=tables(), checks=CHECKS, totals=RunTotals()), workload, MEMORY
+    )
     assert "delay_us" not in summary.metrics
     assert summary.metrics["message_rate_per_s"] == 0
     assert msgspec.json.decode(msgspec.json.encode(summary), type=type(summary)) == summary
@@ -127,7 +138,7 @@ def test_an_empty_run_has_no_averages(workload: WorkloadFiles) -> None:
 def test_memory_of_tracing_is_a_share_of_routing_tables(workload: WorkloadFiles) -> None:
     memory = PeakMemory()
     memory.peak_bytes, memory.routing_bytes = 630, 6_300
-    result = RunResult(tables=tables(), checks=CHECKS)
+    result = RunResult(tables=tables(), checks=CHECKS, totals=RunTotals())
     metrics = summarise(SPEC, "", result, workload, memory).metrics
     assert (metrics["memory_bytes"], metrics["memory_share"]) == (10, 0.1)
     assert metrics["routing_bytes"] == 100

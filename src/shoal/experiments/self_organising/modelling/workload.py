@@ -218,7 +218,7 @@ def places_apart(setting: SelfOrganisingSetting, folder: Path) -> Floats:
 
 def measured_apart(path: Path) -> Floats:
     """Round trips between all hosts of a table (src, dst, rtt_ms) that have one to every other."""
-    sources, targets, rtt_ms = read_columns(path, ("src", "dst", "rtt_ms"))
+    sources, targets, rtt_ms = read_columns(path, ("src", "dst", "rtt_ms"), numbers=("rtt_ms",))
     hosts = sorted({*sources, *targets}, key=str)
     number = {host: place for place, host in enumerate(hosts)}
     found: Floats = np.full((len(hosts), len(hosts)), np.nan)

@@ -10,7 +10,7 @@ of matchers, so that a change reaches all in about as many rounds.
 >>> new = msgspec.structs.replace(old, version=7)
 >>> table.merge([new], now_us=0)
 ['M1']
->>> comparison = compare(table, {"M1": old.age, "M2": old.age})
+>>> comparison = compare(table, {"M1": old.age, "M2": old.age}, now_us=0)
 >>> comparison.members, comparison.ages, comparison.wanted
 ((), {'M1': Age(generation=5, rank=0, version=7, changed=0)}, ('M2',))
 >>> fan_out(20), fan_out(1)
@@ -59,20 +59,31 @@ class Comparison(NamedTuple):
         return bool(self.members or self.ages or self.wanted)
 
 
-def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
-    """Entries newer here, heartbeats, and names of entries that are newer there."""
+def compare(table: MemberTable, ages: Mapping[BrokerId, Age], now_us: int) -> Comparison:
+    """Entries newer here, heartbeats, and names of entries that are newer there.
+
+    Newer heartbeats of these ages are merged into the table, in the same pass: a round of all
+    matchers compares as many entries as there are pairs of matchers, several times.
+    """
     news, newer, wanted = [], {}, []
+    heartbeats: dict[BrokerId, Age] = {}
     for name, mine in table.ages.items():
         theirs = ages.get(name)
         if mine is theirs or mine == theirs:
             continue
-        if theirs is None or (mine > theirs and not mine.is_heartbeat_of(theirs)):
+        if theirs is None:
             news.append(table.members[name])
         elif mine > theirs:
-            newer[name] = mine
-        elif theirs > mine and not theirs.is_heartbeat_of(mine):
+            if mine.is_heartbeat_of(theirs):
+                newer[name] = mine
+            else:
+                news.append(table.members[name])
+        elif theirs.is_heartbeat_of(mine):
+            heartbeats[name] = theirs
+        else:
             wanted.append(name)
     wanted += sorted(ages.keys() - table.ages.keys())
+    table.renew(heartbeats, now_us)
     return Comparison(tuple(news), newer, tuple(wanted))
 
 

@@ -195,9 +195,7 @@ class ClusterMembership:
             self._fill_holes(now_us, out)
 
     def digest(self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]) -> None:
-        table = self._node.table
-        found = compare(table, message.ages)
-        table.renew(message.ages, now_us)
+        found = compare(self._node.table, message.ages, now_us)
         if found:
             self._node.send(
                 partner, GossipNews(found.members, found.wanted, found.ages), now_us, out

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Remember, Send, SetTimer
@@ -79,6 +80,7 @@ class ViewMembership:
     def _start_in(self, view: View | None) -> None:
         """Start in a view, or outside until members admit this broker."""
         self.view = self.latest = view
+        self._by_name = () if view is None else tuple(sorted(view.members))
         self.places = None if view is None else self._place(view)
 
     @property
@@ -262,16 +264,19 @@ class ViewMembership:
     @property
     def manager(self) -> BrokerId:
         """The first connected member, as far as this one knows; this one at the latest."""
-        members = () if self.view is None else self.view.members
-        return min((each for each in members if each not in self._down), default=self.broker)
+        return next(self._connected(), self.broker)
 
     @property
     def may_manage(self) -> bool:
         """Whether this is the manager, or its successor."""
-        return self.view is not None and self.broker in self._managers(self.view)
+        return self.broker in self._managers()
 
-    def _managers(self, view: View) -> list[BrokerId]:
-        return sorted(each for each in view.members if each not in self._down)[:MANAGERS]
+    def _managers(self) -> list[BrokerId]:
+        return list(islice(self._connected(), MANAGERS))
+
+    def _connected(self) -> Iterator[BrokerId]:
+        """The members of the view without those that are down, by name."""
+        return (each for each in self._by_name if each not in self._down)
 
     @property
     def is_manager(self) -> bool:
@@ -454,6 +459,7 @@ class ViewMembership:
         self.may_have_been |= self.view is None or self._has_asked
         self._has_asked = False
         self.view = view
+        self._by_name = tuple(sorted(view.members))
         self.places = self._place(view)
         out.append(Remember(view.facts))
         self.links.broken.clear()
@@ -479,7 +485,7 @@ class ViewMembership:
         view, places, me = self.view, self.places, self.broker
         if view is None or places is None:
             return ()
-        managers = self._managers(view)
+        managers = self._managers()
         needed = (*places.linked_to(me), *(view.members if me in managers else managers))
         return dict.fromkeys(needed)
 

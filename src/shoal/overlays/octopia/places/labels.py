@@ -52,6 +52,8 @@ class Product:
         given = tuple(parents) or tuple((region - 1) // 2 for region in regions)
         _check_parents(given, self.regions)
         self._parents = dict(enumerate(given, 1))
+        # Every region up to this one has a parent.
+        self._filled = len(given)
         self._brokers: dict[Position, BrokerId] = {}
         # Includes brokers that have left: their messages may still be in transit.
         self._positions: dict[BrokerId, Position] = {}
@@ -79,8 +81,9 @@ class Product:
         if parent is not None and position.region:
             self._parents[position.region] = parent
         # Regions that are empty, or of which this broker has yet to hear.
-        for region in range(1, position.region + 1):
+        for region in range(self._filled + 1, position.region + 1):
             self._parents.setdefault(region, 0)
+        self._filled = max(self._filled, position.region)
 
     def remove(self, broker: BrokerId) -> None:
         """A broker has left; its position is remembered."""
