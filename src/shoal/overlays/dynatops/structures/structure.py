@@ -21,6 +21,8 @@ HASH_BITS = 8 * _HASH_BYTES
 class Structure(Protocol):
     """Positions, and the paths between them."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def size(self) -> int:
         """Number of positions, at least one."""
