@@ -182,6 +182,24 @@ async def ask_to_leave(
     return await order(address, "leave", caller, without=",".join(without))
 
 
+class SpareOrders:
+    """Orders of brokers that start and end spares, as their statuses show them again and again.
+
+    Each broker has numbers of its own: those of two brokers say nothing about their order.
+    """
+
+    def __init__(self) -> None:
+        # The number of the last order, by the broker that gave it, and by spare.
+        self._last: dict[tuple[BrokerId, BrokerId], int] = {}
+
+    def fresh(self, decider: BrokerId, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The orders of one broker that have not been returned."""
+        last = self._last
+        found = [row for row in rows if row["number"] > last.get((decider, row["broker"]), 0)]
+        self._last |= {(decider, row["broker"]): row["number"] for row in found}
+        return found
+
+
 class Supervisor:
     """The processes of a network with file `path`; logs go beside it.
 
@@ -207,12 +225,13 @@ class Supervisor:
         self._brokers = [
             each for each in network.brokers if each.name not in self.left | self.stopped
         ]
-        # The number of the last order that was followed, by spare.
-        self._followed: dict[BrokerId, int] = {}
-        self._ending: set[Fork] = set()
+        self._orders = SpareOrders()
+        # Spares that are not started again when their processes end.
+        self._unwanted: set[BrokerId] = set()
         self._path = path
         self._caller = make_caller(network.admin)
-        self._watching: list[asyncio.Task[None]] = []
+        self._watching: dict[BrokerId, asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     def log_path(self, name: BrokerId) -> Path:
@@ -229,9 +248,10 @@ class Supervisor:
                 await asyncio.gather(*(self._ready(each) for each in self._brokers))
         except TimeoutError:
             raise TimeoutError(await self.what_is_missing()) from None
-        self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
+        for each in self._brokers:
+            self._watching[each.name] = asyncio.create_task(self._watch(each.name))
         if self._spares:
-            self._watching.append(asyncio.create_task(self._follow_orders()))
+            self._following = asyncio.create_task(self._follow_orders())
 
     async def _spawn(self, name: BrokerId) -> None:
         joins = [each.name for each in self.network.brokers if each.name not in self._spares]
@@ -253,24 +273,29 @@ class Supervisor:
                     continue
                 with contextlib.suppress(OSError):
                     status = await get_json(address, "/status", self._caller.to(broker.name))
-                    for row in status["processes"]:
-                        await self._follow(row["broker"], row["number"], starts=row["starts"])
+                    for row in self._orders.fresh(broker.name, status["processes"]):
+                        await self.follow(row["broker"], starts=row["starts"])
 
-    async def _follow(self, name: BrokerId, number: int, *, starts: bool) -> None:
-        if name not in self._spares or number <= self._followed.get(name, 0):
+    async def follow(self, name: BrokerId, *, starts: bool) -> None:
+        """Start a spare, or end it."""
+        if name not in self._spares:
             return
-        self._followed[name] = number
         process = self.processes.get(name)
         is_running = process is not None and process.returncode is None
-        if starts and not is_running:
-            await self._spawn(name)
-            self._watching.append(asyncio.create_task(self._watch(name)))
-        elif not starts and process is not None and is_running:
-            await self._end(process)
+        if not starts:
+            self._unwanted.add(name)
+            if process is not None and is_running:
+                await self._end(process)
+            return
+        self._unwanted.discard(name)
+        watching = self._watching.get(name)
+        if watching is None or watching.done():  # else it starts a process that has died
+            if not is_running:
+                await self._spawn(name)
+            self._watching[name] = asyncio.create_task(self._watch(name))
 
     async def _end(self, process: Fork) -> None:
-        """Stop a spare in order, or by force; `_watch` starts it again if it ends otherwise."""
-        self._ending.add(process)
+        """Stop a spare in order, or by force."""
         _signal([process], signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
@@ -316,14 +341,12 @@ class Supervisor:
 
     async def _watch(self, name: BrokerId) -> None:
         while not self._is_stopping:
-            process = self.processes[name]
-            code = await process.wait()
-            if code == 0 or process in self._ending:
-                self._ending.discard(process)
+            code = await self.processes[name].wait()
+            if code == 0 or name in self._unwanted:
                 return  # it has left the network, or was stopped
             self._note_death(name, code)
             await asyncio.sleep(RESTART_PAUSE_S)
-            if not self._is_stopping:
+            if not self._is_stopping and name not in self._unwanted:
                 self.restarts += 1
                 await self._spawn(name)
 
@@ -346,7 +369,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop all brokers, those that do not stop by force."""
         self._is_stopping = True
-        for task in self._watching:
+        for task in filter(None, (*self._watching.values(), self._following)):
             task.cancel()
         running = [each for each in self.processes.values() if each.returncode is None]
         _signal(running, signal.SIGTERM)
