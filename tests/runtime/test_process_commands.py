@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
@@ -127,3 +128,23 @@ def test_a_supervisor_finds_the_last_order_for_each_broker() -> None:
     assert [each.problem for each in found] == ["", "", ""]
     rows = {row["broker"]: (row["starts"], row["number"]) for row in commands.status}
     assert rows == {"M3": (False, 3), "M4": (True, 2)}
+
+
+def test_a_broker_without_free_descriptors_says_so() -> None:
+    """Else the system waits for an answer, and takes the spare for one that is slow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    section = ScalingSection(start=("true",), end=("true",))
+
+    async def run() -> list[ProcessAnswered]:
+        found: list[ProcessAnswered] = []
+        commands = ProcessCommands(section, found.append, 0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            commands.follow(StartBroker("M3"))
+            await asyncio.sleep(0.1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await commands.stop()
+        return found
+
+    assert asyncio.run(run()) == [ProcessAnswered("M3", "true: Too many open files")]

@@ -77,7 +77,10 @@ class ProcessCommands:
         if not words:
             return "the network file has no command for it ([scaling])"
         # With a pipe of asyncio's own, `wait` waits for processes that a command leaves behind.
-        output = await CommandOutput.open()
+        try:
+            output = await CommandOutput.open()
+        except OSError as error:
+            return f"{words[0]}: {error.strerror}"
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,
