@@ -232,6 +232,7 @@ class World:
     def _add_broker(self, now_us: int, argument: tuple[BrokerId, tuple[BrokerId, ...]]) -> None:
         broker, links = argument
         self._joined.add(broker)
+        self.departures.pop(broker, None)
         self.brokers[broker] = node = self._node(broker, self._machine(broker, (), links))
         node.bring(now_us, Started())
         for link in links:
