@@ -185,13 +185,14 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class ProcessAnswered(msgspec.Struct, frozen=True):
-    """The outcome of `StartBroker` or `EndBroker`: a problem, or an empty text.
+    """The outcome of `StartBroker`, or, with `is_end`, of `EndBroker`: a problem, or an empty text.
 
     A driver bounds the time of both, and answers each.
     """
 
     broker: BrokerId
     problem: str = ""
+    is_end: bool = False
 
 
 class LeaveRefused(msgspec.Struct, frozen=True):

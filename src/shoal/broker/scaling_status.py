@@ -34,7 +34,7 @@ class ScalingStatus(msgspec.Struct, frozen=True, kw_only=True):
     broker            the one that is being started or ended; empty if none is
     since_us          when the step began, by the broker's clock
     serving           brokers that share the work
-    spare             brokers that could be started
+    spare             brokers that could be added: they do not run, or run and wait
     least, most       bounds of `serving`
     utilisation       mean of the serving brokers, 0 to 1; None: not known yet
     adds_above        the utilisation above which a broker is added

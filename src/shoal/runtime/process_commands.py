@@ -69,7 +69,7 @@ class ProcessCommands:
         problem = "" if section.by_supervisor else await self._run(command, name)
         verb = "starts" if starts else "ends"
         _log.info(f"{verb} a broker", extra={"name_of_broker": name, "problem": problem})
-        self._bring(ProcessAnswered(name, problem))
+        self._bring(ProcessAnswered(name, problem, is_end=not starts))
 
     async def _run(self, command: Sequence[str], name: BrokerId) -> str:
         """Return why it has failed, or an empty text."""

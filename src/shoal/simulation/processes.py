@@ -24,7 +24,7 @@ def follow_order(
             return ProcessAnswered(name)
         case EndBroker(name):
             network.left(name)
-            return ProcessAnswered(name)
+            return ProcessAnswered(name, is_end=True)
         case LeaveNetwork(leaves):
             (network.remove_broker if leaves else network.keep_broker)(now_us, broker)
             return None

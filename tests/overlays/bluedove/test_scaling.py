@@ -68,7 +68,7 @@ class Elastic(Cluster):
             case EndBroker(broker):
                 self.ordered.append(f"end {broker}")
                 if self.end_says is not None:
-                    self.handle(name, ProcessAnswered(broker, self.end_says))
+                    self.handle(name, ProcessAnswered(broker, self.end_says, is_end=True))
             case LeaveNetwork(leaves):
                 if self.refuses:
                     self.handle(name, LeaveRefused(self.refuses))
@@ -195,6 +195,20 @@ def test_a_spare_that_never_becomes_ready_is_ended(says: str | None) -> None:
     assert cluster.last() == words
 
 
+def test_a_late_answer_to_a_start_is_none_to_the_end() -> None:
+    cluster = Elastic(ready_within_us=20 * SECOND_US)
+    cluster.start_says = cluster.end_says = None
+    cluster.loads(BUSY)
+    cluster.run(24)
+    assert cluster.ordered == ["start M3", "end M3"]
+    cluster.handle("D1", ProcessAnswered("M3"))
+    status = cluster.nodes["D1"].scaling
+    assert status is not None
+    assert (status.state, status.broker) == (ScalingState.ENDING, "M3")
+    cluster.handle("D1", ProcessAnswered("M3", "exit code 1", is_end=True))
+    assert cluster.last().endswith("its process may still run: exit code 1")
+
+
 def test_an_end_that_does_not_come_is_said() -> None:
     cluster = Elastic(ready_within_us=20 * SECOND_US)
     cluster.loads(BUSY)
@@ -274,6 +288,22 @@ def test_a_spare_that_runs_is_added_before_one_is_started() -> None:
     cluster.run(4)
     assert cluster.ordered == []
     assert cluster.serves("M4")
+
+
+def test_without_spares_a_matcher_that_is_not_needed_waits_and_counts_as_spare() -> None:
+    cluster = Elastic(spares=(), least=1)
+    cluster.loads(IDLE)
+    cluster.run(8)
+    assert cluster.steps() == [("remove", "M1", "begun")]
+    assert cluster.last().startswith("D1 removes M1: ")
+    assert not cluster.serves("M1")
+    status = cluster.nodes["D1"].scaling
+    assert status is not None
+    assert (status.serving, status.spare) == (1, 1)
+    cluster.loads(BUSY)
+    cluster.run(8)
+    assert cluster.serves("M1")
+    assert cluster.ordered == []
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     least             minimum number of serving matchers
     most              maximum number of serving matchers; 0: any
     spares            matchers whose processes are started and ended as load asks for it; the
-                      others keep running
+                      others serve all the time. Without any, all matchers run, and those beyond
+                      `least` serve as load asks for it
     ready_within_us   a spare that serves nothing after this time is ended again: 60 s
     leave_within_us   a spare that has not left after this time stays: 60 s
     dry_run           only say what would be done

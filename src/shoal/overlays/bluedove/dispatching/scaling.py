@@ -97,6 +97,11 @@ class Scaling:
         """The time after which a matcher that is ready has asked."""
         return now_us - ROUNDS_READY * self._node.parameters.gossip_interval_us
 
+    def _ready(self, now_us: int) -> list[BrokerId]:
+        """Matchers that run and wait."""
+        recent_us = self._recent_us(now_us)
+        return sorted(name for name, at_us in self._ready_us.items() if at_us >= recent_us)
+
     def is_awaited(self, joiner: BrokerId) -> bool:
         """Whether the present step is about adding this matcher."""
         return self._step is not None and self._step.matcher == joiner and not self._step.failed
@@ -156,8 +161,7 @@ class Scaling:
         return [name for name in serving if name in spares] if spares else list(serving)
 
     def _add(self, now_us: int, out: list[Effect]) -> None:
-        recent_us = self._recent_us(now_us)
-        ready = sorted(name for name, at_us in self._ready_us.items() if at_us >= recent_us)
+        ready = self._ready(now_us)
         name = next((each for each in (*ready, *self._stopped())), None)
         if name is None or self._elasticity.dry_run:
             self._record(ScaleOrder.ADD, name, "dry run" if name else "begun", now_us, out)
@@ -226,8 +230,9 @@ class Scaling:
         step = self._step
         if step is None or step.matcher != answered.broker:
             return  # too late: the step has ended by its own bound
-        if step.state is ScalingState.ENDING:
-            self._ended(step, answered.problem, now_us, out)
+        if answered.is_end:
+            if step.state is ScalingState.ENDING:
+                self._ended(step, answered.problem, now_us, out)
         elif step.state is ScalingState.STARTING:
             if answered.problem:
                 self._take_back(step, answered.problem, now_us, out)
@@ -350,7 +355,7 @@ class Scaling:
             broker="" if step is None else step.matcher,
             since_us=self._last_us if step is None else step.since_us,
             serving=sum(any(each.segments) for each in self._node.table.serving()),
-            spare=len(self._stopped()),
+            spare=len({*self._stopped(), *self._ready(now_us)}),
             least=elasticity.least,
             most=elasticity.most,
             utilisation=self._controller.utilisation,
