@@ -14,6 +14,7 @@ from shoal.cli import main as cli
 from shoal.experiments.run_files import read_workload
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import TaskOutcome
+from shoal.report import pdf
 from tests import flooding
 from tests.experiments.test_run_files import write_workload
 
@@ -49,7 +50,11 @@ def study(tmp_path: Path) -> Run:
 
 
 def test_settings_are_compared_over_seeds_and_the_study_goes_on(
-    tmp_path: Path, study: Run, asked: list[int], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    study: Run,
+    asked: list[int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     vary = ("--vary", "system=tree,flooding", "--vary", "service.processing_us=500,5000")
@@ -69,8 +74,11 @@ def test_settings_are_compared_over_seeds_and_the_study_goes_on(
     assert (out / "figures" / "delay_mean_us.svg").is_file()
     assert r"\toprule" in (out / "tables.tex").read_text(encoding="utf-8")
     # One more seed: of the others nothing runs again.
+    capsys.readouterr()
+    monkeypatch.setattr(pdf, "can_draw", lambda: False)
     assert study(*vary, "--seeds", 3, "--out", out) == 0
     assert asked == [8, 4]
+    assert "figures: no PDF (pip install 'shoal[figures]')" in capsys.readouterr().err
 
 
 def test_a_changed_file_is_run_again(

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shoal.report import pdf
 from shoal.report.latex import latex
 from shoal.report.pdf import pdf_of, write_pdfs
 from shoal.report.plots import COLOURS, plot
@@ -87,7 +88,9 @@ def test_claims_are_tables_for_latex() -> None:
     assert r"cuts the $<$load$>$ $|$ rate & 68 \% & met: 71 \% \\" in text
 
 
-def test_figures_are_pdf_files_beside_their_drawings(tmp_path: Path) -> None:
+def test_figures_are_pdf_files_beside_their_drawings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same drawing gives the same bytes; one that is gone has no PDF any more."""
     write_pages(tmp_path, STUDY)
     folder = tmp_path / "figures"
@@ -101,6 +104,9 @@ def test_figures_are_pdf_files_beside_their_drawings(tmp_path: Path) -> None:
     assert made.read_bytes() == first
     with pytest.raises(ValueError, match="no drawing"):
         pdf_of("nothing")
+    monkeypatch.setattr(pdf, "can_draw", lambda: False)
+    assert write_pdfs(folder) == 0
+    assert not made.exists()  # the drawing beside it may be another one
 
 
 def test_one_aim_is_singular() -> None:

@@ -41,9 +41,14 @@ def pdf_of(svg: str) -> bytes:
 
 
 def write_pdfs(folder: Path) -> int:
-    """Write each SVG file of a folder as PDF beside it; return how many. Former ones go."""
+    """Write each SVG file of a folder as PDF beside it; return how many: none without svglib.
+
+    Former PDF files go in any case.
+    """
     for old in folder.glob("*.pdf"):
         old.unlink()
+    if not can_draw():
+        return 0
     drawings = sorted(folder.glob("*.svg"))
     for path in drawings:
         path.with_suffix(".pdf").write_bytes(pdf_of(path.read_text(encoding="utf-8")))

@@ -33,6 +33,7 @@ NOTES = "what-is-here.txt"
 CANCEL_S = 10.0
 LEAST_S = 10.0
 GOES_ON = "interrupted; the same command goes on with the missing runs"
+NO_PDF = "no PDF (pip install 'shoal[figures]')"
 # Interval of progress lines without a terminal.
 REPORT_EVERY_S = 30.0
 
@@ -163,8 +164,9 @@ def _conclude(
         report = read_study(root / "study.json")
         write_pages(root, report)
         write_latex(root / "tables.tex", [*claim_tables(report), *report.tables])
-        if can_draw():
-            write_pdfs(root / "figures")
+        write_pdfs(root / "figures")
+        if not can_draw():
+            step.result = "; ".join(filter(None, [step.result, NO_PDF]))
     return findings, end
 
 
