@@ -114,6 +114,15 @@ def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
     assert (precious / "thesis.tex").exists()
 
 
+def test_a_run_takes_not_the_place_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(), tmp_path):
+        with pytest.raises(RunFileError, match="choose another folder than the current one"):
+            RunFolder(path)
+
+
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="table 'links': "):
         write_run(tmp_path / "run", {"links": [(1, "A")]}, {}, scenario(tmp_path))

@@ -84,6 +84,10 @@ class RunFolder:
 
 def check_target(path: Path, *, overwrite: bool) -> None:
     """RunFileError unless a run may be written to `path`; ask before a long run, not after it."""
+    if path.resolve() == Path.cwd():
+        raise RunFileError(
+            f"{path}: a run takes its folder's place; choose another folder than the current one"
+        )
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / "checks.json").is_file():
