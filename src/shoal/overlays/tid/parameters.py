@@ -26,7 +26,8 @@ class TidParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     dynamic     a publication takes another tree to a subscription if the next link there carried
                 less in the last window
-    matching    the brokers that match publications
+    matching    the brokers that match publications; with ends, each broker with a subscription on a
+                publication's tree gets a copy (VIII)
     window_us   that window
     most_hops   after so many links a publication changes trees no more; 0: as many as brokers
     renew_us    after a change of links trees are made anew, after this and once more this they are
