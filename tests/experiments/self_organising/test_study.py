@@ -216,8 +216,10 @@ def _run_of(runs: list[SelfOrganisingModelRun], one: ModelCosts) -> SelfOrganisi
 
 def test_intervals_are_students_t() -> None:
     assert mean_and_interval([4.0]) == (4.0, math.inf)
-    mean, half = mean_and_interval([0.0, 2.0] * 50)
-    assert (mean, half) == pytest.approx((1.0, 0.197), abs=0.002)
+    for pairs, t in ((12, 2.069), (13, 2.060), (50, 1.984)):
+        mean, half = mean_and_interval([0.0, 2.0] * pairs)
+        expected = t / math.sqrt(2 * pairs - 1)  # the deviation is sqrt(n / (n - 1))
+        assert (mean, half) == pytest.approx((1.0, expected), rel=0.004)
 
 
 def test_round_trips_use_hosts_with_all_measurements(tmp_path: Path) -> None:

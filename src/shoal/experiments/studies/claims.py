@@ -68,7 +68,8 @@ T_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
 )  # fmt: skip
-BEYOND = 1.96
+# The same of the normal distribution, from which t differs little for more degrees.
+Z_975 = 1.96
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -81,7 +82,10 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     if len(values) < 2:
         return values[0], math.inf
     degrees = len(values) - 1
-    t = T_975[degrees - 1] if degrees <= len(T_975) else BEYOND
+    if degrees <= len(T_975):
+        t = T_975[degrees - 1]
+    else:
+        t = Z_975 + (Z_975**3 + Z_975) / (4 * degrees)
     half = t * statistics.stdev(values) / math.sqrt(len(values))
     return statistics.fmean(values), half
 
