@@ -151,12 +151,17 @@ async def _grows_and_shrinks(address: str, admin: Any, spare: Any) -> list[tuple
 def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(
     network: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    admin, spare = (network.network.broker(name).address("admin") for name in ("D1", "M2"))
+
+    async def knows_a_matcher() -> bool:
+        return bool((await status_of(admin))["scaling"]["serving"])
+
+    asyncio.run(until(knows_a_matcher))
     with suppress(SystemExit):
         main(("status", str(network.path)))
     text = capsys.readouterr().out
     assert "all 2 brokers are ready" in text  # a spare that does not run is no fault
     assert "D1 scales: 1 serve (1 or more)" in text
-    admin, spare = (network.network.broker(name).address("admin") for name in ("D1", "M2"))
     steps = asyncio.run(_grows_and_shrinks(network.address("D1"), admin, spare))
     assert steps == [
         ("add", "M2", "begun"),
