@@ -39,6 +39,8 @@ else:
     Paper = Literal[*STUDIES, "all"]
 
 ALL = "all"
+# A number that is mistyped should not run for weeks.
+MOST_SEEDS = 100
 # Without another: each study's is in it, so that those that were made alone count for all.
 FOLDER = Path("reproduction")
 NOTES_TEXT = """\
@@ -97,6 +99,7 @@ def _reproduce(
         int,
         typer.Option(
             min=1,
+            max=MOST_SEEDS,
             help="Repeat all runs with so many seeds: claims are judged by their means, with 95 % "
             "intervals from 5 on.",
         ),
