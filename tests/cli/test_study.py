@@ -124,8 +124,13 @@ def test_a_run_that_fails_is_named_and_the_others_are_compared(
     ("arguments", "said"),
     [
         (["--vary", "system=tree"], "compares two settings or more"),
-        (["--vary", "system=tree,oak"], "system: no system 'oak'"),
-        (["--vary", "topolgy.kind=star,line"], "topolgy: unknown key"),
+        (["--vary", "system=tree,oak"], "--vary: system: no system 'oak'"),
+        (["--vary", "topolgy.kind=star,line"], "--vary: topolgy: unknown key"),
+        (["--vary", "service.processing_us=1,-1"], "--vary: service.processing_us: "),
+        (
+            ["--set", "servce.processing_us=1", "--vary", "service.matching_us=1,2"],
+            "--set: servce: unknown key",
+        ),
         (["--vary", "seed"], "write KEY.PATH=VALUE"),
         (["--vary", "workload.path=nowhere,workload"], "nowhere"),
     ],

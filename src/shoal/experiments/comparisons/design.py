@@ -24,8 +24,10 @@ from typing import NamedTuple
 from shoal.experiments.scenario import Scenario, has_effect, load_scenario
 from shoal.experiments.studies.runs import digest
 from shoal.overlays.registry import SYSTEMS
+from shoal.typed_toml import OVERRIDE, TomlError
 
 SYSTEM = "system"
+VARY = "--vary"
 # Keys that a study gives each run itself.
 _OWN = ("seed", "name")
 # Characters of a run's name, so that a file can have it.
@@ -81,9 +83,12 @@ class Design(NamedTuple):
         """A scenario for each seed; ValueError names a key or value that cannot be."""
         changes = [f"{key}={value}" for key, value in setting.items()]
         chosen = [each for each in (*self.overrides, *changes) if _key(each) == SYSTEM]
-        system = load_scenario(self.scenario_file, chosen).system
-        shared = [each for each in self.overrides if _is_known(_key(each), system)]
-        first = load_scenario(self.scenario_file, (*shared, *changes))
+        try:
+            system = load_scenario(self.scenario_file, chosen).system
+            shared = [each for each in self.overrides if _is_known(_key(each), system)]
+            first = load_scenario(self.scenario_file, (*shared, *changes))
+        except TomlError as error:
+            raise TomlError(_named_as_typed(str(error), setting)) from None
         numbers = range(first.seed, first.seed + self.seeds)
         return [
             load_scenario(
@@ -92,6 +97,20 @@ class Design(NamedTuple):
             )
             for seed in numbers
         ]
+
+
+def _named_as_typed(fault: str, setting: Setting) -> str:
+    """A fault of a change, which names the option that the key was typed behind.
+
+    >>> _named_as_typed("--set: topolgy: unknown key", {"topolgy.kind": "star"})
+    '--vary: topolgy: unknown key'
+    >>> _named_as_typed("--set: servce: unknown key", {"topology.kind": "star"})
+    '--set: servce: unknown key'
+    """
+    option, _, rest = fault.partition(": ")
+    path = rest.partition(": ")[0]
+    is_varied = any(f"{key}.".startswith(f"{path}.") for key in setting)
+    return f"{VARY}: {rest}" if option == OVERRIDE and is_varied else fault
 
 
 def parse_factor(text: str) -> Factor:
