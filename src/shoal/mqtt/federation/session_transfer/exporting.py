@@ -68,6 +68,9 @@ LATER_US = MICROSECONDS // 100
 # The bytes of a session part that are as much work as a message.
 PART_BYTES_PER_WORK = 256
 
+# A session that stays is as much work as so many messages.
+DECLINED_WORK = 4
+
 GIVING_TIMER = "giving"
 SAYING_TIMER = "saying"
 
@@ -329,9 +332,20 @@ class SessionExport:
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network: it has none of the sessions exported to it."""
-        for move in list(self._moves.values()):
+        transfers = []
+        for move in self._moves.values():
             if move.target is not None and move.target[0] == broker:
-                self._declined(move, now_us)
+                transfers.append(move.target[1])
+            if move.question is not None and move.question.broker == broker:
+                move.question = None
+        self._turns.take(self._decline(broker, transfers), now_us)
+
+    def _decline(self, broker: BrokerId, transfers: Iterable[Transfer]) -> Iterator[int]:
+        for transfer in transfers:
+            move = self._moves.get(transfer[0])
+            if move is not None and move.target == (broker, transfer):
+                self._declined(move, self._turns.now_us)
+            yield DECLINED_WORK
 
     def _declined(self, move: SessionMove, now_us: int) -> None:
         question, client_id = move.question, move.session.client_id

@@ -302,7 +302,9 @@ class SessionTransfer:
 
     def broker_came(self, broker: BrokerId) -> None:
         """Handle a broker that has joined, or stays after all."""
-        self._left.discard(broker)
+        if broker in self._left:
+            self._left.discard(broker)
+            self.starting.came(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -517,11 +519,17 @@ class SessionTransfer:
         client_id = session.client_id
         assert move.target is not None
         broker, (_, at_us) = move.target
+        known_us, known = self._entered.get(client_id, (0, ""))
+        is_elsewhere = known != broker and known not in self._left
+        home = self.homes.entry(client_id)
+        if is_elsewhere and home is not None and (home.at_us, home.broker) == (known_us, known):
+            # The session itself has gone on from the target: a new one would have ended this one.
+            self.giving.give(session, known, (client_id, known_us), now_us)
+            return
         move.stay(now_us)
         session.going = None
         self.homes.pop(client_id)
-        known_us, known = self._entered.get(client_id, (0, ""))
-        if known == broker:
+        if known == broker or known in self._left:
             # Above the fencing token of that transfer, and of its entry there, below any later one.
             session.entered_us = max(at_us, known_us) + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)

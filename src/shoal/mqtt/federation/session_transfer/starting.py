@@ -176,6 +176,10 @@ class StartupSync:
         """Handle a broker that has left for good."""
         self._has_said_all(broker, now_us)
 
+    def came(self, broker: BrokerId) -> None:
+        """Handle a broker that had left, and is back: it may own sessions."""
+        self._listed.discard(broker)
+
     def _has_said_all(self, broker: BrokerId, now_us: int) -> None:
         self._parts.pop(broker, None)
         self._listed.add(broker)
