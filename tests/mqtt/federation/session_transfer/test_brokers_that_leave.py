@@ -6,6 +6,7 @@ import pytest
 
 from shoal.mqtt.federation.controls import (
     Entered,
+    FederationMembers,
     OwnersSought,
     SessionAdopted,
     encode_control,
@@ -134,3 +135,20 @@ def test_questions_for_owners_are_answered_one_at_a_time(network: Network) -> No
         question = OwnersSought(("B1",), "B3")
         federation.on_control(encode_control(question), site.now_us)
     assert len(listing._turns._steps) <= 2
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_the_groups_of_a_broker_that_left_are_removed_in_slices(
+    network: Network, is_back: bool
+) -> None:
+    federation, site = federation_of(network, "B1"), network["B1"]
+    membership = federation.sharing.membership
+    for number in range(3 * MOST_AT_ONCE):
+        name = f"$share/g{number}/a"
+        membership.learn(FederationMembers("B3", name, site.now_us, 1, 1, ""))
+    federation.left("B3", site.now_us)
+    assert len(membership) == 2 * MOST_AT_ONCE
+    if is_back:
+        federation.came("B3")
+    site.after(0.1)
+    assert len(membership) == (2 * MOST_AT_ONCE if is_back else 0)
