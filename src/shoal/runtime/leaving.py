@@ -103,7 +103,6 @@ class Leaving:
         self._progress: tuple[object, ...] = ()
         self._progress_s = self._stage_s = 0.0
         self._without: set[BrokerId] = set()
-        # reason why no broker can join over this broker while it leaves
         node.asides.at_leave = self._answered
 
     # --- orders -------------------------------------------------------------------------------

@@ -152,3 +152,18 @@ def test_the_groups_of_a_broker_that_left_are_removed_in_slices(
         federation.came("B3")
     site.after(0.1)
     assert len(membership) == (2 * MOST_AT_ONCE if is_back else 0)
+
+
+def test_a_late_announcement_of_a_broker_that_left_gets_no_session(network: Network) -> None:
+    """This broker was disconnected: it hears of the leave first, then the earlier announcements."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    network.is_slow = True
+    ask(network, "B2", 1)
+    federation = federation_of(network, "B1")
+    federation.left("B2", network["B1"].now_us)
+    ask(network, "B2", 5, owner=None)
+    assert federation.session_transfer.giving.get("c") is None
+    owner = ask(network, "B3", 9, owner=None)
+    move = federation.session_transfer.giving.get("c")
+    assert move is not None
+    assert move.target == ("B3", ("c", owner.at_us))

@@ -451,7 +451,9 @@ class SessionTransfer:
             if control.must_send_session == self._broker_id:
                 self._letting_go.pass_on(control, home, now_us)
         elif control.must_send_session is None:
-            self._letting_go.is_elsewhere(session, control, now_us)
+            # The session has gone on from a broker that has left: its present owner announces it.
+            if control.broker not in self._left or control.began_us != session.began_us:
+                self._letting_go.is_elsewhere(session, control, now_us)
         else:
             self._letting_go.is_asked_for(session, control, now_us)
         if control.registered and client_id not in self._sessions:
