@@ -11,6 +11,7 @@ question that is obsolete costs nothing.
 | given | SessionAdopted | → adopted |
 | given | TransferDeclined | → owner, or goes to the broker that asked meanwhile |
 | given, adopted | the target has left the network | as declined |
+| given, adopted | declined; another broker owns the session by now | exports it to that broker |
 | given | Entered on a later transfer, requesting | Offer; the request waits for the outcome |
 | given, adopted | a message for the client | keeps it, and sends an Item |
 | given, adopted | a second over, or all publications of its client are settled | EarlierSettled |

@@ -15,6 +15,7 @@ may be down, and all are asked about the waiting clients.
 | SOUGHT_US over, a list is missing | OwnersSought, to a broker with a complete list |
 | SOUGHT_US over, it waits | Sought, to all |
 | OwnersKnown | records the owners |
+| a broker leaves | counts its list as complete, until it is back |
 | the last list has come; START_US over | admits the waiting clients |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
