@@ -10,7 +10,7 @@ from random import Random
 
 # Kinds of actions of these faults; `Run.play` has their meaning.
 MEMBER_KINDS = ("join", "order leave")
-# Fewer brokers are no network that rearranges.
+# Of brokers that have joined and stay.
 FEWEST = 2
 # From the beginning of a change to a fault in it; joins and leaves take 0.1 s to 3 s.
 MIDDLES_S = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)

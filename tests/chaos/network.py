@@ -43,6 +43,7 @@ from tests.chaos.members import FEWEST
 from tests.chaos.schedule import X_LIMIT, Plan, clusters_of
 
 POLL_S = 0.1
+HAS_LEFT = "has left the network"
 # Between two orders of one leave.
 ORDER_S = 0.5
 STOP_TIMEOUT_S = 20.0
@@ -224,9 +225,10 @@ class Brokers:
         """Order the broker to leave, repeatedly until it has left.
 
         An order is refused while a neighbour is down, and a killed broker may have forgotten it. So
-        orders take long, and the last two that stay get none.
+        orders take long, and the last two that have joined and stay get none.
         """
-        if broker not in self.staying or len(self.staying) <= FEWEST:
+        staying = self._ready.intersection(self.staying)
+        if broker not in self.staying or len(staying - {broker}) < FEWEST:
             return
         self._leaving.add(broker)
         address = self.network.broker(broker).address("admin")
@@ -234,9 +236,7 @@ class Brokers:
         while broker in self._leaving:
             with contextlib.suppress(OSError):
                 refusal = await ask_to_leave(address)
-                if refusal and "has left the network" in json.dumps(
-                    await get_json(address, "/status")
-                ):
+                if refusal and HAS_LEFT in json.dumps(await get_json(address, "/status")):
                     # It was killed in the last moment of its leave.
                     self._depart(broker)
                     await self.stop(broker)
@@ -447,6 +447,8 @@ class Brokers:
         for line in text.splitlines():
             is_json = line.startswith("{")
             is_bad = '"exception"' in line or any(level in line for level in BAD_LEVELS)
+            # The last moment of its leave: it was killed, and started again.
+            is_bad = is_bad and HAS_LEFT not in line
             if is_bad if is_json else not line.startswith(f"{broker} "):
                 self._record(Logged(at_s=self._now(), broker=broker, line=line))
 

@@ -19,7 +19,8 @@ change was decided.
 | the centre of a star of four; with a publication | 15,404; 37,597 |
 | the centre, subscriptions come and go | 128,813 |
 | the centre, A - B, B - C or the new A - C breaks | 2,483,773, 1,734,164, 2,015,170 |
-| the centre, a broker is killed | more than 700,000: the nearest are explored |
+| the centre, its decider is killed | 10,895,055 |
+| the centre, another broker is killed | more than 700,000: the nearest are explored |
 | two neighbours; two that ask outwards, and a link that one opens breaks | 8,471; 425,805 |
 | the middle and a leaf leave; and A - B or B - C breaks, or A is killed | 55,783, 36,734, 115,440 |
 | a broker joins at the leaving one | 62,640 |

@@ -191,6 +191,28 @@ def test_the_first_of_two_brokers_gets_a_named_place() -> None:
         assert "E" not in roster.product
 
 
+def test_a_founder_that_left_and_came_back_is_the_last_of_its_cluster() -> None:
+    """Also where a restarted broker has only the last news of it: D is the top since then."""
+    roster = Roster(Product(ROWS))
+    roster.merge([RosterPlace("B", 9, PlaceStage.THERE, 9, 0, 1)])
+    assert roster.product.joined(1) == {1: 0, 0: 9}
+    assert roster.product.best_above(0, 1) == 1
+    assert roster.product.best_above(1, 1) is None
+
+
+def test_a_founder_that_left_and_came_back_links_again_after_a_restart() -> None:
+    here = Growing()
+    here.subscribe(0, "C", "D")
+    here.world.remove_broker(3 * SECOND_US, "B")
+    here.world.add_broker(8 * SECOND_US, "B", ["A"])
+    here.world.crash(15 * SECOND_US, "B")
+    here.world.restart(15 * SECOND_US + 300_000, "B")
+    here.publish(40 * SECOND_US)
+    here.world.run(60 * SECOND_US)
+    assert here.problems() == []
+    assert here.got() == [("SC", 1), ("SD", 1)]
+
+
 def test_a_later_broker_is_never_a_parent_of_an_earlier_one() -> None:
     product = Product(ROWS)
     product.remove("A")

@@ -10,6 +10,7 @@ from shoal.broker.effects import EndLink, Input, Leave, LinkChanged, LinkState, 
 from shoal.broker.links.controls import BrokerLocation, Hello
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
+from shoal.broker.machine import Broker
 from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.registry import SYSTEMS
@@ -200,6 +201,19 @@ async def test_a_departed_broker_is_not_dialled_after_a_missed_end(
         assert overlay.is_over("B2", 0)
         # Nor does the machine bring it back.
         assert not any(row.is_in for row in remembered(network, "B1", "B2"))
+
+
+@on_loop
+async def test_the_link_of_a_leaving_broker_that_has_ended_ends_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was killed before its machine had remembered the end."""
+    async with live((("B1", "B2"),)) as network:
+        told = link_events(network, "B1")
+        network.links["B1"].end("B3")
+        monkeypatch.setattr(Broker, "is_leaving", True)
+        network.links["B1"].end("B3")
+        assert told == [("B3", LinkState.ENDED)]
 
 
 @on_loop

@@ -26,7 +26,10 @@ a confirmation is missing.
 | all have confirmed: the leaving broker sends nothing more | `Flushed` | |
 | its links end, and it has left | | |
 
-If the broker is dead, the others send the rows that lie behind them.
+If the broker is dead, the others send the rows that lie behind them, and no leaving broker votes. A
+broker that quiesces accepts no input but from the decider and the leaving broker: clients and other
+neighbours wait. After an abort, or after 5 s without an answer, the leaving broker asks its next
+neighbour.
 
 | module | contents |
 | --- | --- |
@@ -62,7 +65,10 @@ Crashes during a change
 | leaving broker | before its vote | the decider aborts |
 | | after | it finds its vote on disk, and sends `Query`; or the decision, and resumes |
 
-A broker in doubt sends `Query` to the decider and the leaving broker, if it is connected to them.
+A broker in doubt sends `Query` to the decider and the leaving broker, if it is connected to them,
+every 2 s. A decider at work, and a leaving broker that is in doubt too, do not answer. On `Abort` a
+participant deletes its vote, resumes, and ends its temporary link; the leaving broker passes it on,
+and votes on that change no more.
 If the decider is down but one of the others has the decision, that participant informs the leaving
 broker, which informs the rest. If no other broker has the decision, the doubt lasts until the
 decider is back, or is declared dead. A decision needs the leaving broker's vote, and the decider
@@ -76,8 +82,8 @@ or the leaving broker again. If the decision comes, it installs. The leave waits
 declares it dead: brokers in doubt drop their votes and vote on the change that removes the decider;
 brokers that have installed stop waiting for its confirmation.
 
-A temporary link that no change uses was opened by a broker that has crashed since: each end ends it
-after 5 s, and refuses to vote over a link that ends.
+A temporary link that no change of its end uses for 5 s was opened by a broker that has crashed
+since: each end ends it, and refuses to vote over a link that ends.
 
 If a broker links to the leaving broker after that one is out of the tree, it is redirected to the
 successor (`GoElsewhere`).

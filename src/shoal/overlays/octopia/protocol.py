@@ -75,9 +75,11 @@ class Octopia(BaseStrategy):
         is_named = bool(parameters.rows) and not context.is_founder
         wanted = wanted_place(self.broker, product) if is_named else None
         self._joined_at = () if self.is_placed else around
-        # Links without an announcement; a joiner has one, to the broker that it joins by.
+        # Links without an announcement; a joiner has one, to the broker that it joins by. A founder
+        # that left and came back is a joiner: the links of its place ended with its leave.
         beside = {end for link in product.links if self.broker in link for end in link}
-        self._given = sorted(beside.intersection(around) if around else beside)
+        is_told = bool(around) or not context.is_founder
+        self._given = sorted(beside.intersection(around) if is_told else beside)
         # Brokers that are, were or will be linked.
         self._around = {*around, *self._given}
         self._comes = not self.is_placed or bool(around and beside - {self.broker, *around})

@@ -190,6 +190,9 @@ class PeerLinks:
 
     def end(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
+        if link is None and self._node.machine.is_leaving:
+            # Killed behind the end of the link, the broker leaves from the state before it.
+            self._node.bring(LinkChanged(neighbour, LinkState.ENDED))
         if link is not None and not link.is_gone:
             if link.is_lasting:
                 self.overlay.ends(neighbour)

@@ -131,7 +131,9 @@ class Roster:
             product.remove(place.broker)
             return
         if place.broker in product:
-            if product.position(place.broker) == position:
+            # One that has left and come back to its place is the last there, not the first.
+            known_us = product.joined(position.cluster).get(position.region)
+            if product.position(place.broker) == position and known_us == place.since:
                 return
             product.remove(place.broker)
         other = product.at(position)
