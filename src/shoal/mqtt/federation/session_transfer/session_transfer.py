@@ -447,7 +447,7 @@ class SessionTransfer:
         elif control.must_send_session is None:
             self.homes.pop(client_id)
         elif control.is_kept and session is None and home is None:
-            self._learn_owner(control)
+            self._learn_owner(control, now_us)
         self.fetching.turn_away(client_id, now_us)
         if not is_listed:
             self.starting.turn_away(client_id, now_us, control.at_us)
@@ -463,10 +463,13 @@ class SessionTransfer:
         if control.registered and client_id not in self._sessions:
             self._entered.pop(client_id, None)
 
-    def _learn_owner(self, control: Entered) -> None:
-        """A request names the owner: any announcement of an owner is newer."""
+    def _learn_owner(self, control: Entered, now_us: int) -> None:
+        """A request names the owner, which is silent: any announcement of an owner is newer.
+
+        The end of a session of an owner that has sent its list is known here.
+        """
         owner = control.must_send_session
-        if owner is not None and owner != self._broker_id:
+        if owner is not None and owner in self.starting.unheard(now_us):
             self.homes.put(control.client_id, SessionOwner(owner, 0, control.user))
 
     def _is_back(self, session: Session, at_us: int) -> bool:
