@@ -382,9 +382,11 @@ class SessionTransfer:
             case OwnersSought(owners, broker):
                 self.listing.tell_owners(broker, owners, now_us)
             case OwnersKnown(entered, owners):
-                # The owner itself says what becomes of a session that is here, too.
+                # The owner itself says what becomes of a session that is here, too, and whether it
+                # has one once its list has come.
                 for each in entered:
-                    if each.client_id not in self._sessions:
+                    is_heard = self.starting.has_heard(each.broker)
+                    if each.client_id not in self._sessions and not is_heard:
                         self._on_entered(each, now_us, is_listed=True)
                         self.starting.known(each.client_id, now_us)
                 self.starting.owners_known(owners)
