@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.broker.effects import Departed
+from shoal.broker.effects import Departed, Effect, SetTimer
 from shoal.overlays.coordination.host import UNUSED
 from shoal.overlays.coordination.messages import LeaveWanted, LinkChange, NotNow, Prepare
+from shoal.overlays.coordination.part import TIMEOUT_US
 from tests.overlays.coordination.stage import Leaving
 
 
@@ -320,6 +321,16 @@ def test_a_temporary_link_that_no_change_uses_ends() -> None:
     change = LinkChange("A", 1, "B", ("C",))
     stage.tell("A", "C", Prepare(change))
     assert stage.take_transcript() == ["C -> A: RefuseChange: its link to A has yet to end"]
+
+
+def test_further_temporary_links_do_not_delay_the_end_of_an_unused_one() -> None:
+    """Attempts by other deciders open links to the same broker every few moments."""
+    stage = Leaving(("A", "B"))
+    out: list[Effect] = []
+    for at_us, name in enumerate("XYZ"):
+        stage.changes("A").opened(name, at_us * 3_000_000, out)
+    due = {each.key: each.at_us for each in out if isinstance(each, SetTimer)}
+    assert due == {UNUSED: TIMEOUT_US}
 
 
 def test_a_leave_asks_each_neighbour_in_turn() -> None:

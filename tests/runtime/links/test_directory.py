@@ -61,6 +61,24 @@ def test_a_broker_that_hears_first_of_a_leave_knows_the_address() -> None:
     assert "B2" not in other.addresses
 
 
+@pytest.mark.parametrize("had_left", [False, True])
+def test_a_leave_is_heard_from_a_broker_whose_clock_is_behind(had_left: bool) -> None:
+    """Its earlier incarnation announced itself, or left, by a clock that was ahead."""
+    here = Directory("B1", [place("B1", 5)], OverlayFile())
+    here.merge([place("B2", 50, has_left=had_left)])
+    there = Directory("B2", [place("B2", 20)], OverlayFile())
+    here.merge(there.merge(here))
+    here.merge(there)
+    assert [each.name for each in here.places] == ["B1", "B2"]
+    here.merge([there.leave(30)])
+    assert [each.name for each in here.places] == ["B1"]
+    here.merge([there.stay(31)])
+    assert [each.name for each in here.places] == ["B1", "B2"]
+    here.merge([there.leave(32)])
+    here.merge(there.go())
+    assert here.is_gone("B2")
+
+
 def test_the_file_has_the_addresses_of_its_brokers() -> None:
     overlay = OverlayFile()
     given = [place("B1", 5), place("B2", 0)]

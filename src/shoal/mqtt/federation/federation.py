@@ -47,7 +47,7 @@ from shoal.mqtt.federation.session_transfer.exporting import SAYING_TIMER
 from shoal.mqtt.federation.session_transfer.importing import RELEASING_TIMER
 from shoal.mqtt.federation.session_transfer.session_transfer import SessionTransfer
 from shoal.mqtt.federation.session_transfer.starting import SOUGHT_TIMER, STARTING_TIMER
-from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
+from shoal.mqtt.federation.sharing import LOSING_TIMER, SHARING_TIMER, Sharing
 from shoal.mqtt.federation.time_slices import HANDING_TIMER
 from shoal.mqtt.front_end.network import FrontEnd
 from shoal.mqtt.memory.journal import SessionJournal
@@ -208,6 +208,8 @@ class Federation:
                 (self.granting if waits else self._advertising).on_granting_timer(now_us)
             case () if kind == HANDING_TIMER:
                 self.sharing.hand_on(now_us)
+            case () if kind == LOSING_TIMER:
+                self.sharing.losing.run_slice(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.report_fullness(now_us)
             case () if kind == TELLING_TIMER:

@@ -192,10 +192,9 @@ class FederationMembership:
                 del self._counts[name]
                 self._groups.remove(name)
 
-    def left(self, broker: BrokerId) -> None:
-        """Record that a broker has left: it has no members of any group."""
-        for name in [name for name, counts in self._counts.items() if broker in counts]:
-            self.lose(broker, name)
+    def groups_of(self, broker: BrokerId) -> list[GroupName]:
+        """The groups with members at a broker."""
+        return [name for name, counts in self._counts.items() if broker in counts]
 
     def lose_present(self, broker: BrokerId, name: GroupName) -> None:
         """Record that a broker has no connected members of a group."""

@@ -67,6 +67,7 @@ START_US = 12 * MICROSECONDS
 CHECK_US = MICROSECONDS
 
 SHARING_TIMER = "sharing"
+LOSING_TIMER = "losing"
 _CHECK, _TELL, _NOTE = 1, 0, 2
 # The empty group: open until all groups of a message are chosen for.
 _ALL = ""
@@ -116,6 +117,8 @@ class Sharing:
         # Numbers of messages with choices to be recorded again.
         self._to_note: dict[int, None] = {}
         self.handing = TimeSlices(timers, is_held)
+        # The groups of brokers that have left, which may be tens of thousands.
+        self.losing = TimeSlices(timers, lambda: False, LOSING_TIMER)
         self.taking = Taking()
         self._is_checking = False
 
@@ -166,7 +169,14 @@ class Sharing:
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network: it has no members, and will answer no more."""
         self._left[broker] = now_us
-        self.membership.left(broker)
+        self.losing.take(self._lose_groups(broker), now_us)
+
+    def _lose_groups(self, broker: BrokerId) -> Iterator[int]:
+        for name in self.membership.groups_of(broker):
+            if broker not in self._left:
+                return  # it is back, and announces its members
+            self.membership.lose(broker, name)
+            yield 1
 
     def came(self, broker: BrokerId) -> None:
         """Handle a broker that has joined, or stays after all."""

@@ -83,7 +83,7 @@ declares it dead: brokers in doubt drop their votes and vote on the change that 
 brokers that have installed stop waiting for its confirmation.
 
 A temporary link that no change of its end uses for 5 s was opened by a broker that has crashed
-since: each end ends it, and refuses to vote over a link that ends.
+since: each end ends it within 10 s, and refuses to vote over a link that ends.
 
 If a broker links to the leaving broker after that one is out of the tree, it is redirected to the
 successor (`GoElsewhere`).

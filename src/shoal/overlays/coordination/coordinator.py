@@ -177,8 +177,9 @@ class Coordinator(Decider, Participant):
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A temporary link came up; True if a change has opened it."""
+        if not self._passing:  # else the timer is set, and further links would delay it
+            out.append(SetTimer(UNUSED, now_us + TIMEOUT_US))
         self._passing[neighbour] = now_us
-        out.append(SetTimer(UNUSED, now_us + TIMEOUT_US))
         return self._link_up(neighbour, now_us, out)
 
     def _end_unused(self, now_us: int, out: list[Effect]) -> None:

@@ -43,6 +43,8 @@ class Directory:
         self._overlay = overlay
         self._given = {where.name: where for where in given}
         self._known: dict[BrokerId, BrokerLocation] = {}
+        # The latest time of an entry about this broker that others have.
+        self._heard_us = 0
         # Whether this broker was declared dead, so that no broker owes anything to its links.
         self.was_declared_dead = False
         # True if the log knows that there are too many.
@@ -74,10 +76,13 @@ class Directory:
         news = []
         for where in said:
             known = self._known.get(where.name)
-            self.was_declared_dead |= where.name == self._broker and bool(where.successor)
-            if where.name == self._broker and (own := self._denial(where)) is not None:
-                news.append(own)
-            if where.name == self._broker or (known is not None and known.at_us >= where.at_us):
+            if where.name == self._broker:
+                self.was_declared_dead |= bool(where.successor)
+                self._heard_us = max(self._heard_us, where.at_us)
+                if (own := self._denial(where)) is not None:
+                    news.append(own)
+                continue
+            if known is not None and known.at_us >= where.at_us:
                 continue
             if known is None and len(self._known) >= MOST_BROKERS:
                 self._log_too_many(where)
@@ -110,15 +115,21 @@ class Directory:
         It has the address: a broker that was down while this one joined must link to it, too, until
         it has left.
         """
-        own = msgspec.structs.replace(self._known[self._broker], at_us=now_us, has_left=True)
+        at_us = self._own_us(now_us)
+        own = msgspec.structs.replace(self._known[self._broker], at_us=at_us, has_left=True)
         self._note(own)
         return own
 
     def stay(self, now_us: int) -> BrokerLocation:
         """Return the directory entry that cancels this broker's leave."""
-        own = msgspec.structs.replace(self._given[self._broker], at_us=now_us)
+        at_us = self._own_us(now_us)
+        own = msgspec.structs.replace(self._given[self._broker], at_us=at_us)
         self._note(own)
         return own
+
+    def _own_us(self, now_us: int) -> int:
+        """A time above all entries about this broker; its clock may have been ahead earlier."""
+        return max(now_us, self._heard_us + 1, self._known[self._broker].at_us + 1)
 
     def declare_dead(self, broker: BrokerId, successor: BrokerId, now_us: int) -> BrokerLocation:
         """Return the directory entry of a broker that an operator declares dead."""

@@ -123,6 +123,21 @@ def test_a_session_that_is_here_stays_if_another_owner_is_known(network: Network
     assert "c" in network["B1"].clients.sessions
 
 
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_the_list_of_an_owner_counts_more_than_words_of_others(
+    network: Network, is_heard: bool
+) -> None:
+    """The session has ended meanwhile, and a late answer of another broker says otherwise."""
+    start(network, "B3")
+    federation, now_us = network["B3"].clients.federation, network["B3"].now_us
+    assert federation is not None
+    if is_heard:
+        federation.on_control(encode_control(Several((), "B1", 0, 1)), now_us)
+    known = OwnersKnown((Entered("c", "B1", now_us - 1, True, None),), ("B1",))
+    federation.on_control(encode_control(known), now_us)
+    assert federation.session_transfer.homes.get("c") == (None if is_heard else "B1")
+
+
 def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> None:
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")

@@ -11,6 +11,7 @@ question that is obsolete costs nothing.
 | given | SessionAdopted | → adopted |
 | given | TransferDeclined | → owner, or goes to the broker that asked meanwhile |
 | given, adopted | the target has left the network | as declined |
+| given, adopted | declined; another broker owns the session by now | exports it to that broker |
 | given | Entered on a later transfer, requesting | Offer; the request waits for the outcome |
 | given, adopted | a message for the client | keeps it, and sends an Item |
 | given, adopted | a second over, or all publications of its client are settled | EarlierSettled |
@@ -67,6 +68,9 @@ DEPARTING_US = 2 * MICROSECONDS
 LATER_US = MICROSECONDS // 100
 # The bytes of a session part that are as much work as a message.
 PART_BYTES_PER_WORK = 256
+
+# A session that stays is as much work as so many messages.
+DECLINED_WORK = 4
 
 GIVING_TIMER = "giving"
 SAYING_TIMER = "saying"
@@ -329,9 +333,20 @@ class SessionExport:
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network: it has none of the sessions exported to it."""
-        for move in list(self._moves.values()):
+        transfers = []
+        for move in self._moves.values():
             if move.target is not None and move.target[0] == broker:
-                self._declined(move, now_us)
+                transfers.append(move.target[1])
+            if move.question is not None and move.question.broker == broker:
+                move.question = None
+        self._turns.take(self._decline(broker, transfers), now_us)
+
+    def _decline(self, broker: BrokerId, transfers: Iterable[Transfer]) -> Iterator[int]:
+        for transfer in transfers:
+            move = self._moves.get(transfer[0])
+            if move is not None and move.target == (broker, transfer):
+                self._declined(move, self._turns.now_us)
+            yield DECLINED_WORK
 
     def _declined(self, move: SessionMove, now_us: int) -> None:
         question, client_id = move.question, move.session.client_id

@@ -48,7 +48,9 @@ from shoal.mqtt.federation.controls import (
     encode_control,
 )
 from shoal.mqtt.federation.granting import FederationGranting
+from shoal.mqtt.federation.session_transfer.declined import DeclinedSessions
 from shoal.mqtt.federation.session_transfer.directory.announcing import ClientAnnouncements
+from shoal.mqtt.federation.session_transfer.directory.former import FormerBrokers
 from shoal.mqtt.federation.session_transfer.directory.listing import SessionListing
 from shoal.mqtt.federation.session_transfer.directory.registering import Registry
 from shoal.mqtt.federation.session_transfer.directory.session_directory import (
@@ -59,7 +61,7 @@ from shoal.mqtt.federation.session_transfer.exporting import GIVING_TIMER, Sessi
 from shoal.mqtt.federation.session_transfer.fetching import WAITING_TIMER, Fetching
 from shoal.mqtt.federation.session_transfer.importing import SessionImport
 from shoal.mqtt.federation.session_transfer.installing import SessionInstallation
-from shoal.mqtt.federation.session_transfer.moves import SessionMove, WaitingClient
+from shoal.mqtt.federation.session_transfer.moves import WaitingClient
 from shoal.mqtt.federation.session_transfer.questions import ASKING_TIMER
 from shoal.mqtt.federation.session_transfer.receipts import Receipts
 from shoal.mqtt.federation.session_transfer.redirecting import REDIRECTED_TIMER, Redirecting
@@ -118,9 +120,22 @@ class SessionTransfer:
         self.starting = StartupSync(
             broker_id, sessions, timers, self._send_transfer_control, self._come_unknown, now_us
         )
-        self.giving = SessionExport(
-            broker_id, sessions, subscriptions, front_end, timers, self._stay, self._gone
+        self._former = FormerBrokers(
+            broker_id,
+            sessions,
+            self.registry,
+            self.homes,
+            self._entered,
+            self.telling,
+            self.starting.unheard,
         )
+        self._declined = DeclinedSessions(
+            broker_id, sessions, self.homes, self._entered, self._left, self.telling
+        )
+        self.giving = SessionExport(
+            broker_id, sessions, subscriptions, front_end, timers, self._declined.stay, self._gone
+        )
+        self._declined.give = self.giving.give
         self._letting_go = SessionRelease(
             broker_id, sessions, self.giving, self._send_transfer_control
         )
@@ -131,7 +146,7 @@ class SessionTransfer:
             front_end,
             timers,
             self._send_transfer_control,
-            self._place,
+            self._former.place,
         )
         send_item = self.giving.send_item
         self.arriving = SessionImport(
@@ -193,30 +208,19 @@ class SessionTransfer:
         """Announce a client with a new fencing token, above all that are known."""
         client_id = session.client_id
         has_come = session.arriving_us is not None
-        former = self._place(client_id, self._broker_id)
+        former = self._former.place(client_id, self._broker_id)
         is_known = self.homes.entry(client_id) is not None
         self.homes.pop(client_id)
         session.entered_us = self._stamp(client_id, now_us)
         session.began_us = session.began_us or session.entered_us
         about = self.telling.about(session)
-        brokers = self._brokers_to_ask(client_id, former, now_us)
+        brokers = self._former.to_ask(client_id, former, now_us)
         if is_connected and brokers and not has_come:
             is_asked = former is None
             if is_asked:
                 about = msgspec.structs.replace(about, must_take_over=brokers[0])
             self.takeovers.begin(session, brokers, now_us, is_asked=is_asked)
         self.telling.entered(about, now_us, is_known=is_known)
-
-    def _brokers_to_ask(
-        self, client_id: str, former: BrokerId | None, now_us: int
-    ) -> list[BrokerId]:
-        """Brokers that may know a connection of the client; none if there cannot be one."""
-        registrars = self.telling.registrars(client_id)
-        is_sure = self._broker_id in registrars and not self.starting.unheard(now_us)
-        if former is None and is_sure:
-            return []
-        others = [each for each in registrars if each not in (self._broker_id, former)]
-        return others if former is None else [former, *others]
 
     def going(self, client_id: str) -> BrokerId | None:
         """The target of a client's session, or its later broker; None if it was not exported."""
@@ -302,7 +306,9 @@ class SessionTransfer:
 
     def broker_came(self, broker: BrokerId) -> None:
         """Handle a broker that has joined, or stays after all."""
-        self._left.discard(broker)
+        if broker in self._left:
+            self._left.discard(broker)
+            self.starting.came(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -376,9 +382,11 @@ class SessionTransfer:
             case OwnersSought(owners, broker):
                 self.listing.tell_owners(broker, owners, now_us)
             case OwnersKnown(entered, owners):
-                # The owner itself says what becomes of a session that is here, too.
+                # The owner itself says what becomes of a session that is here, too, and whether it
+                # has one once its list has come.
                 for each in entered:
-                    if each.client_id not in self._sessions:
+                    is_heard = self.starting.has_heard(each.broker)
+                    if each.client_id not in self._sessions and not is_heard:
                         self._on_entered(each, now_us, is_listed=True)
                         self.starting.known(each.client_id, now_us)
                 self.starting.owners_known(owners)
@@ -441,7 +449,7 @@ class SessionTransfer:
         elif control.must_send_session is None:
             self.homes.pop(client_id)
         elif control.is_kept and session is None and home is None:
-            self._learn_owner(control)
+            self._learn_owner(control, now_us)
         self.fetching.turn_away(client_id, now_us)
         if not is_listed:
             self.starting.turn_away(client_id, now_us, control.at_us)
@@ -449,16 +457,21 @@ class SessionTransfer:
             if control.must_send_session == self._broker_id:
                 self._letting_go.pass_on(control, home, now_us)
         elif control.must_send_session is None:
-            self._letting_go.is_elsewhere(session, control, now_us)
+            # The session has gone on from a broker that has left: its present owner announces it.
+            if control.broker not in self._left or control.began_us != session.began_us:
+                self._letting_go.is_elsewhere(session, control, now_us)
         else:
             self._letting_go.is_asked_for(session, control, now_us)
         if control.registered and client_id not in self._sessions:
             self._entered.pop(client_id, None)
 
-    def _learn_owner(self, control: Entered) -> None:
-        """A request names the owner: any announcement of an owner is newer."""
+    def _learn_owner(self, control: Entered, now_us: int) -> None:
+        """A request names the owner, which is silent: any announcement of an owner is newer.
+
+        The end of a session of an owner that has sent its list is known here.
+        """
         owner = control.must_send_session
-        if owner is not None and owner != self._broker_id:
+        if owner is not None and owner in self.starting.unheard(now_us):
             self.homes.put(control.client_id, SessionOwner(owner, 0, control.user))
 
     def _is_back(self, session: Session, at_us: int) -> bool:
@@ -484,16 +497,6 @@ class SessionTransfer:
                 self._send_transfer_control(place, control, now_us)
         self.registry.put(control)
 
-    def _place(self, client_id: str, asking: BrokerId) -> BrokerId | None:
-        """The broker of a client before it connected at the asking one, as far as is known."""
-        _, entered = self._entered.get(client_id, (0, None))
-        if client_id in self._sessions and asking != self._broker_id:
-            return self._broker_id
-        for place in (self.registry.place(client_id), self.homes.get(client_id), entered):
-            if place not in (None, asking, self._broker_id):
-                return place
-        return None
-
     def _on_not_owner(self, transfer: Transfer, now_us: int) -> None:
         client_id, at_us = transfer
         if self.fetching.transfer(client_id) == transfer:
@@ -508,29 +511,6 @@ class SessionTransfer:
             released = self._sessions.close_connection(client_id, now_us, *why)
             if released is not None:
                 self._sessions.end(released, now_us)
-
-    # --- a declined session -------------------------------------------------------------------
-
-    def _stay(self, move: SessionMove, now_us: int) -> None:
-        """Keep a session that its target declined."""
-        session = move.session
-        client_id = session.client_id
-        assert move.target is not None
-        broker, (_, at_us) = move.target
-        move.stay(now_us)
-        session.going = None
-        self.homes.pop(client_id)
-        known_us, known = self._entered.get(client_id, (0, ""))
-        if known == broker:
-            # Above the fencing token of that transfer, and of its entry there, below any later one.
-            session.entered_us = max(at_us, known_us) + 1
-            self._entered[client_id] = (session.entered_us, self._broker_id)
-            self.telling.announce_all(self.telling.about(session), now_us)
-        elif known == self._broker_id and known_us > session.entered_us:
-            # This broker has requested it meanwhile, and others ignore older tokens.
-            session.entered_us = known_us
-            self.telling.announce_all(self.telling.about(session), now_us)
-        self._sessions.restored(session, now_us)
 
     # --- an incoming session ------------------------------------------------------------------
 
@@ -553,7 +533,7 @@ class SessionTransfer:
         if state is not None and state.exists:
             self.arriving.make(state, waiting, given, now_us)
         elif given is not None:
-            self._stay(given, now_us)
+            self._declined.stay(given, now_us)
         else:
             self.takeovers.on_timeout(waiting.home)
         waiting.connection.finish_entry(waiting.admission, now_us)

@@ -14,7 +14,8 @@ may be down, and all are asked about the waiting clients.
 | its session is known elsewhere by now | requests it (see `fetching`) |
 | SOUGHT_US over, a list is missing | OwnersSought, to a broker with a complete list |
 | SOUGHT_US over, it waits | Sought, to all |
-| OwnersKnown | records the owners |
+| OwnersKnown | records the owners whose own list is missing |
+| a broker leaves | counts its list as complete, until it is back |
 | the last list has come; START_US over | admits the waiting clients |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
@@ -106,6 +107,10 @@ class StartupSync:
             return []
         return [broker for broker in self.others() if broker not in self._listed]
 
+    def has_heard(self, broker: BrokerId) -> bool:
+        """Whether a broker has sent its whole list, or has left."""
+        return broker in self._listed
+
     def must_wait(
         self,
         connection: ClientConnection,
@@ -175,6 +180,10 @@ class StartupSync:
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
         self._has_said_all(broker, now_us)
+
+    def came(self, broker: BrokerId) -> None:
+        """Handle a broker that had left, and is back: it may own sessions."""
+        self._listed.discard(broker)
 
     def _has_said_all(self, broker: BrokerId, now_us: int) -> None:
         self._parts.pop(broker, None)

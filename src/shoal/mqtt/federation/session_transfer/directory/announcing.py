@@ -99,9 +99,9 @@ class ClientAnnouncements:
         if len(self._met) < MOST_MET:  # no network has as many
             self._met[broker] = None
 
-    def left(self, broker: BrokerId) -> None:
-        """Remove a broker that has left for good."""
-        self._met.pop(broker, None)
+    def left(self, broker: BrokerId) -> bool:
+        """Remove a broker that has left for good; returns whether it may be a registrar."""
+        return broker in self._met and self._met.pop(broker) is None
 
     def __len__(self) -> int:
         """The number of other known brokers."""

@@ -24,6 +24,8 @@ from shoal.mqtt.timers import MqttTimers
 LISTING_TIMER = "listing"
 # Entries of the session directory that are as much work as a single announcement.
 LOOKED_AT_PER_WORK = 100
+# The number of brokers that get entries of the session directory at a time.
+MOST_SEEKING = 16
 
 
 class SessionListing:
@@ -49,6 +51,8 @@ class SessionListing:
         self._turns = TimeSlices(timers, lambda: False, LISTING_TIMER)
         # The receivers of a list, and whether each has asked again.
         self._asked: dict[str, bool] = {}
+        # The brokers to which sessions of silent brokers are being sent.
+        self._seeking: set[str] = set()
 
     def tell(self, to: str, now_us: int) -> None:
         """Send the list of local clients to a broker, or to all."""
@@ -59,13 +63,18 @@ class SessionListing:
             self._turns.take(self._send_listing(to), now_us)
 
     def tell_owners(self, to: str, owners: Sequence[BrokerId], now_us: int) -> None:
-        """Send a broker the sessions that these silent brokers own, as far as is known here."""
-        self._turns.take(self._send_owners(to, owners), now_us)
+        """Send a broker the sessions that these silent brokers own, as far as is known here.
+
+        A question above the bound gets no answer: its broker asks another one later.
+        """
+        if to not in self._seeking and len(self._seeking) < MOST_SEEKING:
+            self._seeking.add(to)
+            self._turns.take(self._send_owners(to, owners), now_us)
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good: others replace it as registrar."""
-        self._telling.left(broker)
-        self._turns.take(self._announce_to_registrars(broker), now_us)
+        if self._telling.left(broker):
+            self._turns.take(self._announce_to_registrars(broker), now_us)
 
     def run_slice(self, now_us: int) -> None:
         """Run the next time slice."""
@@ -91,6 +100,7 @@ class SessionListing:
             if not number % LOOKED_AT_PER_WORK:
                 yield 1
         self._send(to, OwnersKnown(tuple(found), tuple(owners)), self._turns.now_us)
+        self._seeking.remove(to)
         yield 1
 
     def _announce_to_registrars(self, left: BrokerId) -> Iterator[int]:
