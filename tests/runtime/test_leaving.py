@@ -49,6 +49,7 @@ def test_two_orders_at_once_begin_one_leave() -> None:
         begun = []
         leaving: Any = Leaving(*(Mock() for _ in range(8)))
         leaving._forgetting.forget = forget
+        leaving._links.no_joiners = {}
         leaving._obstacles = leaving._why_not_dead = lambda without: []
         leaving._watch = Mock()
 
