@@ -148,6 +148,7 @@ async def _grows_and_shrinks(address: str, admin: Any, spare: Any) -> list[tuple
     return await scaled(admin)
 
 
+@pytest.mark.soak
 def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(
     network: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
