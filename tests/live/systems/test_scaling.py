@@ -24,7 +24,7 @@ from tests.live.processes import Processes, up
 from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
-COSTLY = 60
+COSTLY = 200
 # Publications under way at once, under load.
 WINDOW = 20
 SET = ("saturated=0.6", "idle=0.4", "patience_us=1000000", "settle_us=2000000")
