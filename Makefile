@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 	@echo 'Installed. So that shoal is found: export PATH="$$PWD/.venv/bin:$$PATH"'
 
-test: check tests ## style, types, layers, then every test (some 10 minutes on 2 cores)
+test: check tests ## style, types, layers, then every test (some 9 minutes on 2 cores)
 
 # What a change most likely breaks: the pure core, the codec, the simulator, one live network.
 QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \
