@@ -446,9 +446,11 @@ class Brokers:
         text = path.read_text(encoding="utf-8", errors="replace")
         for line in text.splitlines():
             is_json = line.startswith("{")
-            is_bad = '"exception"' in line or any(level in line for level in BAD_LEVELS)
-            # The last moment of its leave: it was killed, and started again.
-            is_bad = is_bad and HAS_LEFT not in line
+            # A broker killed in the last moment of its leave says so when it starts again.
+            is_expected = HAS_LEFT in line
+            is_bad = '"exception"' in line or (
+                any(level in line for level in BAD_LEVELS) and not is_expected
+            )
             if is_bad if is_json else not line.startswith(f"{broker} "):
                 self._record(Logged(at_s=self._now(), broker=broker, line=line))
 
