@@ -25,6 +25,14 @@ from tests.runtime.live import PATIENCE_S, status_of
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 
 
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 class Processes:
     """A network that `shoal up` runs."""
 

@@ -11,15 +11,10 @@ from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching.filed.remembered_tests import RememberedTest
 from shoal.matching.topics.index import TopicIndex
+from tests.matching.costly import costly
 
 COUNT = 600
 SLICE_US = 5_000
-
-
-def costly(random: Random, number: int) -> str:
-    """An expression of many operators with a CASE, which no vector instruction evaluates."""
-    terms = " + ".join(f"a * {random.randrange(1, 9)}" for _ in range(40))
-    return f"CASE WHEN b > {number} THEN {terms} ELSE {number} END > {random.randrange(-9, 9)}"
 
 
 @pytest.fixture

@@ -44,16 +44,21 @@ def supervisor(tmp_path: Path) -> Supervisor:
     return Supervisor(network, path)
 
 
-@on_asyncio
-async def test_a_spare_that_dies_and_is_ended_is_not_started_again(
-    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def start_and_kill(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spare has died, and its restart is to come in a moment."""
     monkeypatch.setattr("shoal.runtime.supervisor.RESTART_PAUSE_S", 0.2)
     await supervisor.follow("M2", starts=True)
     process = supervisor.processes["M2"]
     process.send_signal(signal.SIGKILL)
     await process.wait()
     await asyncio.sleep(0.05)
+
+
+@on_asyncio
+async def test_a_spare_that_dies_and_is_ended_is_not_started_again(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start_and_kill(supervisor, monkeypatch)
     await supervisor.follow("M2", starts=False)
     await asyncio.sleep(0.4)
     restarted = supervisor.restarts
@@ -67,12 +72,7 @@ async def test_a_spare_that_dies_and_is_ended_is_not_started_again(
 async def test_a_spare_that_dies_and_is_to_start_has_one_process(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.runtime.supervisor.RESTART_PAUSE_S", 0.2)
-    await supervisor.follow("M2", starts=True)
-    process = supervisor.processes["M2"]
-    process.send_signal(signal.SIGKILL)
-    await process.wait()
-    await asyncio.sleep(0.05)
+    await start_and_kill(supervisor, monkeypatch)
     await supervisor.follow("M2", starts=True)
     await asyncio.sleep(0.05)
     earlier = supervisor.processes["M2"]

@@ -29,7 +29,7 @@ class ScalingState(enum.Enum):
 
 
 class ScalingStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker that decides about the number of others knows and does.
+    """The state of a broker that decides about the number of others.
 
     broker            the one that is being started or ended; empty if none is
     since_us          when the step began, by the broker's clock

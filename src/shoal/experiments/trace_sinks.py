@@ -1,4 +1,4 @@
-"""Where the rows of a run go while it runs: into memory, or into Parquet files.
+"""Sinks take the rows of a run while it runs: into memory, or into Parquet files.
 
 >>> sink = MemorySink()
 >>> sink.add("links", [("A", "B"), ("B", "C")])

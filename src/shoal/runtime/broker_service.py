@@ -295,11 +295,12 @@ class BrokerService:
         former = tuple(name for name in former if name not in self._overlay.ended)
         started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
         self.node.start(started)
-        if self.front_end.clients.federation is not None:
-            self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
+        federation = self.front_end.clients.federation
+        if federation is not None:
+            federation.joining.repeats = bool(self.joining.stage)
             for where in self.directory:
                 if where.has_left:
-                    self.front_end.clients.federation.left(where.name, self.node.clock.now_us())
+                    federation.left(where.name, self.node.clock.now_us())
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()

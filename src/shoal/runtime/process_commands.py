@@ -38,24 +38,24 @@ class ProcessCommands:
         self._section = section
         self._bring = bring
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
-        self._orders: dict[BrokerId, bool] = {}
+        # The last order for each broker: whether it starts, and its number.
+        self._orders: dict[BrokerId, tuple[bool, int]] = {}
         # Orders of an earlier incarnation have other numbers.
         self._number = now_us
-        self._numbers: dict[BrokerId, int] = {}
 
     @property
     def status(self) -> list[dict[str, Any]]:
         """The last order for each broker, with a number that grows."""
         return [
-            {"broker": name, "starts": starts, "number": self._numbers[name]}
-            for name, starts in self._orders.items()
+            {"broker": name, "starts": starts, "number": number}
+            for name, (starts, number) in self._orders.items()
         ]
 
     def follow(self, order: StartBroker | EndBroker) -> None:
         """Run the command for an order; the outcome comes later."""
         name, starts = order.broker, isinstance(order, StartBroker)
         self._number += 1
-        self._orders[name], self._numbers[name] = starts, self._number
+        self._orders[name] = starts, self._number
         former = self._tasks.get(name)
         self._tasks[name] = asyncio.ensure_future(self._follow(name, starts, former))
 

@@ -24,6 +24,7 @@ from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParame
 from shoal.runtime.network_file import NetworkFile, load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
+from tests.live.processes import is_running
 from tests.runtime.live import PATIENCE_S, status_of
 from tests.runtime.processes import wait_until
 
@@ -49,14 +50,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NetworkF
         assert process.wait(PATIENCE_S) == 0
         assert not any(is_running(child) for child in children)
         assert not (folder / "data").exists()
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def statuses(network: NetworkFile) -> dict[str, dict[str, Any]]:

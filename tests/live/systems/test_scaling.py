@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import sys
@@ -20,7 +19,7 @@ from shoal.cli.main import main
 from shoal.client import Client
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, load_network, parse_network
-from tests.live.processes import Processes, up
+from tests.live.processes import Processes, is_running, up
 from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
@@ -100,14 +99,6 @@ async def costly_subscriptions(address: str) -> AsyncIterator[None]:
             topics = f"{TOPIC}?$levels!={number + 1_000}"
             await stack.enter_async_context(client.subscribe(topics, where))
         yield
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def scaled(admin: Any) -> list[tuple[str, str, str]]:

@@ -10,17 +10,13 @@ import pytest
 from shoal.broker.effects import TimerFired
 from shoal.matching import matches
 from shoal.overlays.bluedove.serving import queues
+from tests.matching.costly import costly
 from tests.overlays.bluedove.cluster import Cluster, parameters
 from tests.overlays.bluedove.settled import subscribe
 
 COUNT = 40
 # A slice that a few of them fill.
 SLICE_US = 300
-
-
-def costly(random: Random, number: int) -> str:
-    terms = " + ".join(f"a * {random.randrange(1, 9)}" for _ in range(40))
-    return f"CASE WHEN b > {number} THEN {terms} ELSE {number} END > {random.randrange(-9, 9)}"
 
 
 @pytest.fixture

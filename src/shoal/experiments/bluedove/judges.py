@@ -40,7 +40,7 @@ def times(one: Name, other: Name, key: str = "rate_per_s") -> Judge:
 def over_peers(one: Name, run: Callable[[str, int], str], matchers: int, key: str) -> Judge:
     """A run's figure over peer-to-peer's by its best attribute; by its worst one beside it.
 
-    `run` names peer-to-peer's run. Where it was run by one attribute only, that one counts.
+    `run` names peer-to-peer's run. If it was run by one attribute only, that one counts.
     """
 
     def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:

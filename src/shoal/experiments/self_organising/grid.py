@@ -35,7 +35,7 @@ SHORT = 25_000
 PAPER_NETWORKS = 25
 # From so many networks on a change of costs has an interval.
 FEWEST_NETWORKS = 5
-# Where clients are local: a fifth of the paper's brokers.
+# For local clients: a fifth of the paper's brokers.
 NEAR = 20
 LOCAL: tuple[What, ...] = ("static", "ci")
 # Least gain of a cycle in one of our runs.

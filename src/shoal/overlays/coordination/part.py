@@ -173,9 +173,9 @@ class ChangePart:
         if not self._is_ending:
             self._is_ending = True
             out.extend(EndLink(each) for each in sorted(self._links))
-        self.problem = f"its links to {', '.join(sorted(self._links))} have yet to end"
-        if not self._links:
-            self.problem = ""
+        if self._links:
+            self.problem = f"its links to {', '.join(sorted(self._links))} have yet to end"
+        else:
             out.append(Left())
 
     def flush(self, neighbour: BrokerId, out: list[Effect]) -> None:

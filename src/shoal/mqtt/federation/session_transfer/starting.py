@@ -82,7 +82,6 @@ class StartupSync:
         self._timers = timers
         self._send = send
         self._come = come
-        self._until_us = now_us + START_US
         # The brokers with complete lists; and the parts that have come of other lists.
         self._listed: set[BrokerId] = set()
         self._parts: dict[BrokerId, set[int]] = {}
@@ -94,10 +93,13 @@ class StartupSync:
         # Silent brokers whose sessions another broker has sent; and the number of such questions.
         self._owners_known: set[BrokerId] = set()
         self._asked = 0
-        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+        self._begin(now_us)
 
     def joined(self, now_us: int) -> None:
         """Handle the end of this broker's join: the others can be heard from now on."""
+        self._begin(now_us)
+
+    def _begin(self, now_us: int) -> None:
         self._until_us = now_us + START_US
         self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
 

@@ -60,6 +60,10 @@ class ScaleStep(msgspec.Struct):
     refusal: str = ""
     asked_us: int = 0
 
+    def fail(self, problem: str) -> None:
+        """Add a problem to those before."""
+        self.failed = f"{self.failed}; {problem}" if self.failed else problem
+
 
 class Scaling:
     """Decisions and steps of one dispatcher; `utilisations` are those that matchers report."""
@@ -265,7 +269,7 @@ class Scaling:
             lasted = f"{self._elasticity.leave_within_us / 1e6:g} s"
             because = f": {step.refusal}" if step.refusal else ""
             problem = f"it had not left after {lasted}{because}"
-            step.failed = f"{step.failed}; {problem}" if step.failed else problem
+            step.fail(problem)
             self._admitted.add(step.matcher)
             self._node.send(step.matcher, StayInCluster(), now_us, out)
             self._finish(step, "stays", now_us, out)
@@ -292,7 +296,7 @@ class Scaling:
     def _ended(self, step: ScaleStep, problem: str, now_us: int, out: list[Effect]) -> None:
         if problem:
             problem = f"its process may still run: {problem}"
-            step.failed = f"{step.failed}; {problem}" if step.failed else problem
+            step.fail(problem)
         self._finish(step, "failed" if step.failed else "done", now_us, out)
 
     def _finish(self, step: ScaleStep, outcome: str, now_us: int, out: list[Effect]) -> None:

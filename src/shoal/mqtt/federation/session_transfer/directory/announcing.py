@@ -101,7 +101,9 @@ class ClientAnnouncements:
 
     def left(self, broker: BrokerId) -> bool:
         """Remove a broker that has left for good; returns whether it may be a registrar."""
-        return broker in self._met and self._met.pop(broker) is None
+        is_known = broker in self._met
+        self._met.pop(broker, None)
+        return is_known
 
     def __len__(self) -> int:
         """The number of other known brokers."""
