@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Any
 
 Action = Callable[[int, Any], None]
@@ -39,6 +40,24 @@ class EventQueue:
     def next_us(self) -> int | None:
         """Return when the next event is due; None when there is none."""
         return min((heap[0][0] for heap in (self.heap, self._later) if heap), default=None)
+
+    @property
+    def first(self) -> Event | None:
+        """The next event; None when there is none."""
+        return min((heap[0] for heap in (self.heap, self._later) if heap), default=None)
+
+    def run_first(self) -> None:
+        """Run the next event, of at least one."""
+        heap, later = self.heap, self._later
+        is_near = bool(heap) and not (later and later[0] < heap[0])
+        at_us, _, action, argument = heappop(heap if is_near else later)
+        self.now_us = at_us
+        action(at_us, argument)
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """All events, in no order."""
+        return chain(self.heap, self._later)
 
     @property
     def last_us(self) -> int:
@@ -71,6 +90,15 @@ class EventQueue:
                 return
             self.now_us = at_us
             action(at_us, argument)
+
+    def take(self, chosen: Callable[[Event], bool]) -> list[Event]:
+        """Remove the chosen events, and return them in no order."""
+        taken: list[Event] = []
+        for heap in (self.heap, self._later):
+            taken += filter(chosen, heap)
+            heap[:] = [event for event in heap if not chosen(event)]
+            heapify(heap)
+        return taken
 
     def drop(self, doomed: Callable[[Action, Any], bool]) -> int:
         """Remove the events for which `doomed(action, argument)` holds; return their number."""

@@ -465,6 +465,15 @@ class World:
                 next_us = min(self._next_report_us, self.load_windows.next_us, end_us + 1)
                 self.queue.run_until(next_us - 1)
 
+    @property
+    def next_report_us(self) -> int:
+        """Return when the next reports are due; they precede the first event from then on."""
+        return min(self._next_report_us, self.load_windows.next_us)
+
+    def report_before(self, at_us: int) -> None:
+        """Run the reports that are due before an event at `at_us`, by a driver of its own."""
+        self._report(at_us, None)
+
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
         """Run the monitors' reports that end before the event at `at_us`, in order."""
         reports = self.load_windows.reports(at_us)

@@ -15,15 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal.matching.relations.decisions import Values, regions
 from shoal.matching.segments import Dimension
 from shoal.model import Attributes, Filter
 
 _FIRST_ROOM = 64
+
+
+class LinearBoxes(NamedTuple):
+    """Boxes: ids; lowest and highest values, both included, a row each."""
+
+    ids: tuple[Any, ...]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
 
 
 class LinearIndex:
@@ -59,6 +68,13 @@ class LinearIndex:
             self._rows[self._ids[row]] = row
             self._bounds[:, row] = self._bounds[:, last]
         self._ids.pop()
+
+    @property
+    def boxes(self) -> LinearBoxes:
+        """All boxes, in the order in which a match gives them."""
+        count, attributes = len(self._ids), len(self._attributes)
+        bounds = self._bounds[:, :count].T
+        return LinearBoxes(tuple(self._ids), bounds[:, :attributes], -bounds[:, attributes:])
 
     @property
     def most_candidates(self) -> int:

@@ -190,8 +190,9 @@ def expected_rate(testbed: LoadedCluster, least: int = GUESSED_FROM) -> float:
     table = testbed.strategies[parameters.dispatchers[0]].node.table
     busy_us: dict[BrokerId, float] = defaultdict(float)
     count = max(least, GUESSED_EACH * len(parameters.matchers))
-    for _ in range(count):
-        message = testbed.traffic.message()
+    names = testbed.traffic.attributes
+    for row in testbed.traffic.messages(count).tolist():
+        message = dict(zip(names, row, strict=True))
         candidates = [
             (name, number)
             for number, dimension in enumerate(parameters.dimensions)

@@ -20,10 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.broker.effects import Effect
-from shoal.broker.messages import Message, Publish
+from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
+from shoal.experiments.bluedove.testbed.compiled.crossing import SimulatedCluster
+from shoal.experiments.bluedove.testbed.compiled.running import CompiledRun
 from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
 from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
+from shoal.experiments.bluedove.testbed.stream import MessageStream, publisher_of
 from shoal.experiments.bluedove.testbed.workload import (
     BlueDoveWorkload,
     Drawing,
@@ -32,7 +35,7 @@ from shoal.experiments.bluedove.testbed.workload import (
     load_points,
 )
 from shoal.matching.segments import Dimension
-from shoal.model import BrokerId, Publication, Subscription
+from shoal.model import BrokerId, Subscription
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.bluedove.cluster.gossip import encoded_bytes
 from shoal.overlays.bluedove.cluster.planner import Elasticity
@@ -197,10 +200,16 @@ class _Watched(Bluedove):
 
 
 class LoadedCluster:
-    """One cluster; time goes on from one measurement to the next."""
+    """One cluster; time goes on from one measurement to the next.
 
-    def __init__(self, setting: BlueDoveSetting) -> None:
+    Its messages are handled by compiled code while nothing else changes (`compiled/`), with the
+    same results; `is_whole`: by its machines, all the time.
+    """
+
+    def __init__(self, setting: BlueDoveSetting, *, is_whole: bool = False) -> None:
         self.setting = setting
+        # Subscriptions are stored by the machines.
+        self._is_whole = True
         self._random = Random(setting.seed)
         self.traffic = traffic_of(setting, self._random)
         self.parameters = parameters_of(setting, self.traffic.dimensions(setting.matchers))
@@ -215,11 +224,23 @@ class LoadedCluster:
             seed=setting.seed,
             costs=self.costs,
         )
-        self._sequence = 0
         self._stored = 0
-        self._published: list[tuple[str, int, int]] = []
+        homes = self.parameters.dispatchers
+        self._stream = MessageStream(self.world, homes, self.traffic, LATENCY_US)
+        parts = SimulatedCluster(
+            self.world,
+            self.strategies,
+            homes,
+            self.costs,
+            self._stream,
+            self.traffic.attributes,
+            LATENCY_US,
+            self._note_answers,
+        )
+        self._compiled = CompiledRun(parts)
         self._add_clients()
         self.store(setting.subscriptions)
+        self._is_whole = is_whole
 
     def _system(self, context: BrokerContext) -> _Watched:
         made = _Watched(context, self.parameters, lambda: LinearIndex(self.traffic.attributes))
@@ -237,7 +258,7 @@ class LoadedCluster:
         for number in range(SUBSCRIBERS):
             self.world.add_subscriber(f"C{number}", "clients")
         for home in homes:
-            self.world.add_publisher(f"P{home}", home, "clients")
+            self.world.add_publisher(publisher_of(home), home, "clients")
         self._run_until(4 * SECOND_US, self._knows_all_matchers)
 
     def _knows_all_matchers(self) -> bool:
@@ -253,11 +274,17 @@ class LoadedCluster:
 
         By a clock of its own: where all brokers are busy, nothing may happen for seconds.
         """
-        self.world.run(at_us)
+        self._run(at_us)
         while at_us < latest_us and not is_reached():
             at_us += SECOND_US
-            self.world.run(at_us)
+            self._run(at_us)
         return at_us
+
+    def _run(self, until_us: int) -> None:
+        if self._is_whole:
+            self._compiled.run_whole(until_us)
+        else:
+            self._compiled.run(until_us)
 
     def store(self, count: int) -> None:
         """Have so many more subscriptions, all stored when this returns."""
@@ -265,6 +292,8 @@ class LoadedCluster:
         # Every matcher may answer; dispatchers are to be half idle meanwhile.
         answers = -(-len(self.parameters.matchers) // len(homes))
         spacing_us = 2 * answers * DISPATCH_NS * self.setting.slowdown // 1_000
+        is_whole, self._is_whole = self._is_whole, True
+        self._compiled.run_whole()
         at_us = self.now_us
         for _ in range(count):
             number = self._stored = self._stored + 1
@@ -275,7 +304,8 @@ class LoadedCluster:
             world.subscribe(at_us, homes[number % len(homes)], subscription)
         at_us = self._run_until(at_us + SECOND_US, self._is_all_stored)
         # Loads are reported before the first message.
-        world.run(at_us + 2 * self.setting.report_s * SECOND_US)
+        self._run(at_us + 2 * self.setting.report_s * SECOND_US)
+        self._is_whole = is_whole
 
     def _is_all_stored(self) -> bool:
         dispatchers = (strategy.dispatcher for strategy in self.strategies.values())
@@ -285,27 +315,9 @@ class LoadedCluster:
 
     def publish(self, rate_per_s: float, duration_s: float) -> None:
         """Let messages come at an even rate, the next from the next dispatcher."""
-        from_us, count = self.now_us, round(rate_per_s * duration_s)
-        sent, homes = 0, self.parameters.dispatchers
-
-        def send(now_us: int, _: None) -> None:
-            nonlocal sent
-            client = f"P{homes[sent % len(homes)]}"
-            publication = Publication(
-                publisher=client,
-                sequence=self._sequence,
-                published_us=now_us + LATENCY_US,
-                attributes=self.traffic.message(),
-            )
-            self._published.append((client, self._sequence, now_us + LATENCY_US))
-            self.world.request(now_us, client, Publish((publication,)))
-            self._sequence += 1
-            sent += 1
-            if sent < count:
-                self.world.queue.push(from_us + round(sent * 1e6 / rate_per_s), send, None)
-
-        self.world.queue.push(from_us, send, None)
-        self.world.run(from_us + round(duration_s * 1e6))
+        from_us = self.now_us
+        self._stream.begin(from_us, rate_per_s, round(rate_per_s * duration_s))
+        self._run(from_us + round(duration_s * 1e6))
 
     def drain(self, most_s: float = 600.0) -> None:
         """Let time pass until every message has its response, or for so long."""
@@ -315,7 +327,7 @@ class LoadedCluster:
     @property
     def backlog(self) -> int:
         """Messages that dispatchers keep."""
-        return sum(
+        return self._compiled.pending + sum(
             len(strategy.dispatcher.outbox)
             for strategy in self.strategies.values()
             if strategy.dispatcher is not None
@@ -323,23 +335,22 @@ class LoadedCluster:
 
     def responses(self) -> Responses:
         """Return the responses since the last call, and drop them."""
-        arrived: dict[tuple[str, int], int] = {}
+        self._note_answers()
+        published_us, took_us = self._stream.take()
+        self._compiled.responses_taken(len(published_us))
         for strategy in self.strategies.values():
-            arrived |= strategy.answered_us
             strategy.answered_us.clear()
-        published = np.array([at_us for _, _, at_us in self._published], np.float64)
-        took = [
-            arrived.get((client, number), np.inf) - at_us
-            for client, number, at_us in self._published
-        ]
-        self._published.clear()
         self.world.trace.deliveries.clear()
-        return Responses(published, np.array(took, np.float64))
+        return Responses(published_us, took_us)
+
+    def _note_answers(self) -> None:
+        self._stream.note(strategy.answered_us for strategy in self.strategies.values())
 
     # --- load ---------------------------------------------------------------------------------
 
     def work_us(self) -> dict[BrokerId, int]:
         """Return how long each matcher's cores have matched so far, together."""
+        self._compiled.write_figures()
         return {
             name: strategy.matcher.work_us
             for name, strategy in self.strategies.items()

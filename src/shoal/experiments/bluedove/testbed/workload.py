@@ -18,8 +18,8 @@ With real data a message is a row of a table of numbers, and a subscription a ra
 a quarter of the length of each attribute; so both are skewed alike, as the data are.
 
 >>> workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0)
->>> sorted(workload.message()) == list(ATTRIBUTES)
-True
+>>> workload.messages(3).shape
+(3, 4)
 >>> workload.hot_spots
 (125.0, 375.0, 625.0, 875.0)
 >>> BlueDoveWorkload(Random(1), deviation=250.0, adverse=0, drawing="cut").hot_spots[::3]
@@ -62,7 +62,8 @@ class StudyTraffic(Protocol):
 
     def filter(self) -> Filter: ...
 
-    def message(self) -> dict[str, float]: ...
+    def messages(self, count: int) -> npt.NDArray[np.float64]:
+        """The next messages, a row each, by attribute."""
 
 
 class BlueDoveWorkload:
@@ -105,14 +106,20 @@ class BlueDoveWorkload:
         ranges = [self._range(self._skewed(hot_spot)) for hot_spot in self.hot_spots]
         return _box(ATTRIBUTES, *zip(*ranges, strict=True))
 
-    def message(self) -> dict[str, float]:
-        """A value on each attribute."""
-        return {
-            name: self._skewed(hot_spot)
-            if number < self._adverse
-            else self._random.random() * LENGTH
-            for number, (name, hot_spot) in enumerate(zip(ATTRIBUTES, self.hot_spots, strict=True))
-        }
+    def messages(self, count: int) -> npt.NDArray[np.float64]:
+        """A value on each attribute, for each message."""
+        even, skewed, adverse = self._random.random, self._skewed, self._adverse
+        if not adverse:
+            drawn = [even() for _ in range(count * len(ATTRIBUTES))]
+            return np.array(drawn).reshape(count, len(ATTRIBUTES)) * LENGTH
+        rows = [
+            [
+                skewed(hot_spot) if number < adverse else even() * LENGTH
+                for number, hot_spot in enumerate(self.hot_spots)
+            ]
+            for _ in range(count)
+        ]
+        return np.array(rows).reshape(count, len(ATTRIBUTES))
 
     def _range(self, middle: float) -> tuple[float, float]:
         """Around a place, as the drawing has it."""
@@ -170,8 +177,7 @@ class PointsWorkload:
 
     >>> rows = Points(("x", "y"), np.array([[1.0, 5.0], [2.0, 9.0], [9.0, 7.0]]))
     >>> workload = PointsWorkload(rows, Random(1), quantiles=True)
-    >>> workload.dimensions(3)[0].boundaries, workload.message() in ({"x": 1.0, "y": 5.0},
-    ...     {"x": 2.0, "y": 9.0}, {"x": 9.0, "y": 7.0})
+    >>> workload.dimensions(3)[0].boundaries, workload.messages(1).tolist()[0] in rows.values.tolist()
     ((2.0, 9.0), True)
     >>> workload.dimensions(4)[0].boundaries
     ()
@@ -214,9 +220,10 @@ class PointsWorkload:
             [value + half for value, half in pairs],
         )
 
-    def message(self) -> dict[str, float]:
-        """A row."""
-        return dict(zip(self.attributes, self._random.choice(self._rows), strict=True))
+    def messages(self, count: int) -> npt.NDArray[np.float64]:
+        """Rows."""
+        numbers = range(len(self._rows))
+        return self._values[[self._random.choice(numbers) for _ in range(count)]]
 
 
 def _box(names: Sequence[str], lows: Sequence[float], highs: Sequence[float]) -> Filter:

@@ -241,6 +241,11 @@ class MemberTable:
         owners = (self._owners or self._look_up())[dimension]
         return owners.owners[bisect_right(owners.cuts, place)]
 
+    def intervals(self, dimension: int) -> tuple[list[float], list[tuple[BrokerId, ...]]]:
+        """The cuts of a dimension, ascending, and the owners of the intervals between them."""
+        owners = (self._owners or self._look_up())[dimension]
+        return owners.cuts, owners.owners
+
     def owners_met(self, dimension: int, ranges: Iterable[Range]) -> tuple[BrokerId, ...]:
         """The owners of places in these ranges, each once, in the order of places."""
         owners = (self._owners or self._look_up())[dimension]

@@ -102,6 +102,11 @@ class Handover:
     def is_busy(self, dimension: int) -> bool:
         return dimension in self._incoming or dimension in self._exports
 
+    @property
+    def is_active(self) -> bool:
+        """Whether any segment is on its way."""
+        return bool(self._incoming or self._exports)
+
     def forget(self) -> None:
         self._incoming.clear()
         self._exports.clear()

@@ -62,7 +62,7 @@ MOST_SLICES = 200
 ByHome: TypeAlias = dict[BrokerId, dict[SubscriptionId, int]]
 
 
-class _Job:
+class MatchingJob:
     """Publications of one queue that a core is busy with."""
 
     __slots__ = ("dimension", "found", "is_void", "searched", "since_us", "slices", "taken")
@@ -94,7 +94,7 @@ class Matcher:
         self.queues = [
             DimensionQueue(parameters.rate_window_us, parameters.cores) for _ in node.dimensions
         ]
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, MatchingJob] = {}
         # The core that prepares a publication, by dimension.
         self._preparing: dict[int, int] = {}
         self._turns = QueueTurns(len(self.queues))
@@ -247,7 +247,7 @@ class Matcher:
             # A publication is some work even where there is nothing to search.
             self._turns.worked(number, searched + len(taken))
             core = next(core for core in range(parameters.cores) if core not in self._jobs)
-            self._jobs[core] = _Job(number, taken, searched, now_us)
+            self._jobs[core] = MatchingJob(number, taken, searched, now_us)
             out.append(SetTimer(("match", str(core)), now_us, MatchingWork(len(taken), searched)))
 
     def work_done(self, core: int, now_us: int, out: list[Effect]) -> None:
@@ -272,7 +272,7 @@ class Matcher:
         self._drained(job.dimension, len(job.taken))
         self._start_work(now_us, out)
 
-    def _match_some(self, core: int, job: _Job) -> bool:
+    def _match_some(self, core: int, job: MatchingJob) -> bool:
         """Match the job's publications, as many as one time slice allows; whether it is done."""
         rows = self.sets[job.dimension]
         while len(job.found) < len(job.taken):
@@ -291,7 +291,7 @@ class Matcher:
                 return len(job.found) == len(job.taken)
         return True
 
-    def _answer_in_order(self, job: _Job, now_us: int, out: list[Effect]) -> None:
+    def _answer_in_order(self, job: MatchingJob, now_us: int, out: list[Effect]) -> None:
         """Send each dispatcher the results; it forwards them."""
         results: dict[BrokerId, list[MatchResult]] = {}
         for (dispatcher, routed), homes in zip(job.taken, job.found, strict=True):
@@ -299,7 +299,7 @@ class Matcher:
         for dispatcher, found in results.items():
             self._node.send(dispatcher, MatchResults(tuple(found)), now_us, out)
 
-    def _send_results(self, job: _Job, now_us: int, out: list[Effect]) -> None:
+    def _send_results(self, job: MatchingJob, now_us: int, out: list[Effect]) -> None:
         """Send the results to the subscribers' dispatchers, and their list to the publication's."""
         matched: dict[BrokerId, list[FoundMatches]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}

@@ -64,6 +64,11 @@ class SubscriptionSet:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def index(self) -> Index:
+        """The index of the searched subscriptions."""
+        return self._index
+
     def add(self, row: MatcherRow) -> None:
         """Store, unless the same version or a later one is there."""
         id = row.subscription.id
@@ -176,16 +181,31 @@ class _Sample(NamedTuple):
     worked_us: int
 
 
+class QueueTally:
+    """Counts of one queue, all but the first since it was made.
+
+    waiting     publications that wait
+    arrived     those that came
+    matched     those that were matched
+    worked_us   time of cores for these
+    """
+
+    __slots__ = ("arrived", "matched", "waiting", "worked_us")
+
+    def __init__(self) -> None:
+        self.waiting = self.arrived = self.matched = self.worked_us = 0
+
+
 class DimensionQueue:
     """Publications that wait for one dimension, and the rates of the past window."""
 
     def __init__(self, window_us: int, cores: int = 1) -> None:
+        self.tally = QueueTally()
         self.waiting: deque[QueuedMatch] = deque()
         self._here: set[tuple[BrokerId, MessageId]] = set()
         self._window_us = window_us
         self._cores = cores
         self._samples: deque[_Sample] = deque([_Sample(0, 0, 0, 0)])
-        self._arrived = self._matched = self._worked_us = 0
 
     def __len__(self) -> int:
         return len(self._here)
@@ -201,18 +221,29 @@ class DimensionQueue:
             return False
         self._here.add(key)
         self.waiting.append(waiting)
-        self._arrived += 1
+        self.tally.waiting += 1
+        self.tally.arrived += 1
         return True
+
+    def restore(self, each: QueuedMatch, *, is_taken: bool = False) -> None:
+        """Put a publication back that its tally counts, by a driver that had the queue's contents
+        elsewhere.
+        """
+        self._here.add(_key(each))
+        if not is_taken:
+            self.waiting.append(each)
 
     def take(self, most: int) -> list[QueuedMatch]:
         """The next ones, to be matched."""
-        return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        count = min(most, len(self.waiting))
+        self.tally.waiting -= count
+        return [self.waiting.popleft() for _ in range(count)]
 
     def done(self, taken: Sequence[QueuedMatch], worked_us: int) -> None:
         """These are matched, after this time of a core."""
         self._here.difference_update(map(_key, taken))
-        self._matched += len(taken)
-        self._worked_us += worked_us
+        self.tally.matched += len(taken)
+        self.tally.worked_us += worked_us
 
     def clear(self) -> list[QueuedMatch]:
         """Remove all; returns the waiting publications."""
@@ -222,8 +253,8 @@ class DimensionQueue:
 
     def load(self, subscriptions: int, search_ns: float, now_us: int) -> Load:
         """The load now; `search_ns` per subscription stands in for a rate not yet measured."""
-        samples = self._samples
-        samples.append(_Sample(now_us, self._arrived, self._matched, self._worked_us))
+        samples, tally = self._samples, self.tally
+        samples.append(_Sample(now_us, tally.arrived, tally.matched, tally.worked_us))
         while len(samples) > 2 and samples[1].until_us <= now_us - self._window_us:
             samples.popleft()
         first, last = samples[0], samples[-1]
@@ -233,7 +264,7 @@ class DimensionQueue:
         else:
             rate = self._cores * 1e9 / (search_ns * max(1, subscriptions))
         return Load(
-            queue=len(self.waiting),
+            queue=tally.waiting,
             arrival_per_s=(last.arrived - first.arrived) * 1e6 / max(1, now_us - first.until_us),
             matching_per_s=rate,
             subscriptions=subscriptions,

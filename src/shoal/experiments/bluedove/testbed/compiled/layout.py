@@ -1,0 +1,108 @@
+"""Which brokers, subscriptions and intervals the indices of the arrays stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.experiments.bluedove.testbed.compiled.arrays import SetArrays, Whole
+from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
+from shoal.matching.segments import HIGHEST, LOWEST
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.bluedove.serving.matcher import Matcher
+
+
+class ClusterLayout(NamedTuple):
+    """Names by index, and the parts of the arrays that do not change.
+
+    number      index of a broker
+    cuts        of each dimension, between the intervals that matchers serve
+    intervals   index of each dimension's first interval
+    columns     of the dimensions among the attributes
+    """
+
+    number: Mapping[BrokerId, int]
+    dispatchers: tuple[BrokerId, ...]
+    matchers: tuple[BrokerId, ...]
+    sets: SetArrays
+    cuts: tuple[Whole, ...]
+    intervals: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @property
+    def brokers(self) -> tuple[BrokerId, ...]:
+        return (*self.dispatchers, *self.matchers)
+
+    def places(self, values: np.ndarray) -> Whole:
+        """The intervals of messages, by dimension; `values` has a row for each."""
+        found = [
+            first
+            + np.searchsorted(cuts, np.clip(values[:, column], LOWEST, HIGHEST), side="right")
+            for column, cuts, first in zip(self.columns, self.cuts, self.intervals, strict=True)
+        ]
+        return np.stack(found, axis=1).astype(np.int64)
+
+
+def layout_of(
+    strategies: Mapping[BrokerId, Bluedove], dispatchers: tuple[BrokerId, ...],
+    attributes: tuple[str, ...],
+) -> ClusterLayout:  # fmt: skip
+    """The layout of a cluster by its first dispatcher's table."""
+    node = strategies[dispatchers[0]].node
+    owned = [node.table.intervals(number) for number in range(len(node.dimensions))]
+    matchers = tuple(sorted({name for _, owners in owned for names in owners for name in names}))
+    number_of = {name: number for number, name in enumerate(matchers)}
+    first, owners, intervals = [0], [], []
+    for _, names in owned:
+        intervals.append(len(first) - 1)
+        for each in names:
+            owners += [number_of[name] for name in each]
+            first.append(len(owners))
+    sets = _sets([matcher_of(strategies[name]) for name in matchers], dispatchers)
+    return ClusterLayout(
+        {name: number for number, name in enumerate((*dispatchers, *matchers))},
+        dispatchers,
+        matchers,
+        sets._replace(owners=np.array(owners, np.int64), first=np.array(first, np.int64)),
+        tuple(np.array(cuts, np.float64) for cuts, _ in owned),
+        tuple(intervals),
+        tuple(attributes.index(dimension.attribute) for dimension in node.dimensions),
+    )
+
+
+def matcher_of(strategy: Bluedove) -> Matcher:
+    """The matcher of a broker that has one."""
+    assert strategy.matcher is not None
+    return strategy.matcher
+
+
+def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArrays:
+    row_of: dict[object, int] = {}
+    lows, highs, homes, rows, start = [], [], [], [], []
+    total = 0
+    for matcher in matchers:
+        for each in matcher.sets:
+            index = each.index
+            assert isinstance(index, LinearIndex)
+            boxes = index.boxes
+            new = [place for place, id in enumerate(boxes.ids) if id not in row_of]
+            for place in new:
+                row_of[boxes.ids[place]] = len(row_of)
+            homes += [dispatchers.index(each.rows[boxes.ids[place]].home) for place in new]
+            lows.append(boxes.low[new])
+            highs.append(boxes.high[new])
+            rows.append(np.array([row_of[id] for id in boxes.ids], np.int32))
+            start.append(total)
+            total += len(boxes.ids)
+    return SetArrays(
+        low=np.ascontiguousarray(np.concatenate(lows)),
+        high=np.ascontiguousarray(np.concatenate(highs)),
+        home=np.array(homes, np.int64),
+        rows=np.concatenate(rows),
+        start=np.array(start, np.int64).reshape(len(matchers), -1),
+        owners=np.zeros(0, np.int64),
+        first=np.zeros(0, np.int64),
+    )
