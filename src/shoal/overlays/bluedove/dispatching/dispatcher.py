@@ -151,7 +151,7 @@ class Dispatcher:
             case MatchResults(results):
                 self.outbox.matched(sender, results, now_us, out)
             case MatchAnswer():
-                self.outbox.on_answer(message, out)
+                self.outbox.on_answer(message, now_us, out)
             case Receipt(message_ids):
                 self.outbox.receipt(sender, message_ids, out)
             case NotServed(message_ids, member):

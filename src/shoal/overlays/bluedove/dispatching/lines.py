@@ -42,8 +42,8 @@ class Pending:
     """A publication that is not done, of an assured request or of none."""
 
     __slots__ = (
-        "homes", "matched_by", "matched_us", "matcher", "may_wait_us", "receipts", "request",
-        "result", "routed", "since_us", "tried",
+        "homes", "matched_by", "matched_us", "matcher", "may_wait_us", "passed_us", "receipts",
+        "request", "result", "routed", "since_us", "tried",
     )  # fmt: skip
 
     def __init__(self, routed: RoutedPublication, request: Request | None) -> None:
@@ -52,7 +52,9 @@ class Pending:
         self.matcher: BrokerId | None = None
         self.since_us = 0
         self.tried: tuple[BrokerId, ...] = ()
-        self.homes: set[BrokerId] | None = None  # those to confirm, once it is matched
+        # Those to confirm, once it is matched; and when they were known.
+        self.homes: set[BrokerId] | None = None
+        self.passed_us = 0
         self.receipts: set[BrokerId] = set()
         # With order: the result, its matcher and time, and the lifetime of the match.
         self.result: MatchResult | None = None

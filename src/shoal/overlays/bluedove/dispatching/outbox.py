@@ -133,7 +133,7 @@ class DispatchOutbox:
         self._heard_us[matcher] = now_us
         self._silent.discard(matcher)
 
-    def on_answer(self, message: MatchAnswer, out: list[Effect]) -> None:
+    def on_answer(self, message: MatchAnswer, now_us: int, out: list[Effect]) -> None:
         """Matched; done, unless dispatchers have yet to confirm.  Any attempt's answer will do."""
         lost, pending = self._node.lost, self._pending
         waiting: dict[MessageId, set[BrokerId]] = {}
@@ -146,6 +146,7 @@ class DispatchOutbox:
             if each is None:
                 continue
             each.homes = waiting.get(id, set()) - each.receipts if waiting else None
+            each.passed_us = now_us
             if not each.homes:
                 self._settle_pending(each, out)
 
@@ -187,7 +188,7 @@ class DispatchOutbox:
         """Forward to the connected dispatchers; it waits for those that may come back."""
         node = self._node
         assert each.result is not None
-        each.homes = set()
+        each.homes, each.passed_us = set(), now_us
         for home in each.result.homes:
             is_there = home == node.broker or home in node.linked
             is_waited_for = home not in node.lost or (
@@ -313,7 +314,7 @@ class DispatchOutbox:
                 overdue += [
                     each
                     for each in pending.values()
-                    if each.homes is not None and now_us - each.since_us > 2 * timeout_us
+                    if each.homes is not None and now_us - each.passed_us > 2 * timeout_us
                 ]
         self._again(overdue, now_us, out)
         stranded, self._stranded = self._stranded, {}

@@ -48,7 +48,7 @@ class SlotArrays(NamedTuple):
     since_us    when it was sent there
     number      of its message ID
     found       dispatchers whose subscriptions match, but for its own
-    answered    1 once its match is answered
+    answered_us when its match was answered; 0 before
     awaited     dispatchers that have yet to confirm, then
     receipts    those that have confirmed
     next        the next slot in a queue, or of the free ones
@@ -64,7 +64,7 @@ class SlotArrays(NamedTuple):
     since_us: Whole
     number: Whole
     found: Whole
-    answered: Whole
+    answered_us: Whole
     awaited: Whole
     receipts: Whole
     next: Whole
@@ -121,16 +121,15 @@ class MatcherArrays(NamedTuple):
 class SetArrays(NamedTuple):
     """Subscriptions and sets.
 
-    low, high   bounds of a subscription by attribute, both included
+    bounds      of the subscriptions of all sets: the lowest value on each attribute, then the
+                highest, both included
     home        the subscriber's dispatcher
-    rows        subscriptions of all sets; one begins at `start`, by matcher and dimension
+    start       where a set begins, by matcher and dimension
     owners      matchers that serve intervals between cuts; one's begin at `first`
     """
 
-    low: Floats
-    high: Floats
+    bounds: Floats
     home: Whole
-    rows: npt.NDArray[np.int32]
     start: Whole
     owners: Whole
     first: Whole

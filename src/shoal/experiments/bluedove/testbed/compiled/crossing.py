@@ -414,7 +414,7 @@ class _Entrance:
         slots.number[slot] = each.routed.message_id.number
         slots.receipts[slot] = self._bits(each.receipts)
         if each.homes is not None:
-            slots.answered[slot] = 1
+            slots.answered_us[slot] = each.passed_us
             slots.awaited[slot] = self._bits(each.homes)
 
     def _bits(self, names: Iterable[BrokerId]) -> int:
@@ -635,7 +635,8 @@ class _Exit:
             each.matcher = self._layout.matchers[slots.matcher[slot]]
             each.since_us = int(slots.since_us[slot])
             each.receipts = self._names(int(slots.receipts[slot]))
-            if slots.answered[slot]:
+            if slots.answered_us[slot]:
+                each.passed_us = int(slots.answered_us[slot])
                 each.homes = self._names(int(slots.awaited[slot]))
             id = each.routed.message_id
             outbox._pending[id] = outbox._at.setdefault(each.matcher, {})[id] = each

@@ -256,23 +256,18 @@ def _matched_at(state: ClusterArrays, matcher: int, core: int, now_us: int) -> N
     start = sets.start[matcher, dimension]
     attributes = slots.values.shape[1]
     for row in range(start, start + size):
-        subscription = sets.rows[row]
-        bit = 1 << sets.home[subscription]
-        if found & bit:
-            continue
         holds = True
         for attribute in range(attributes):
             value = slots.values[slot, attribute]
-            if not (
-                sets.low[subscription, attribute] <= value <= sets.high[subscription, attribute]
-            ):
+            low, high = sets.bounds[row, attribute], sets.bounds[row, attributes + attribute]
+            if not low <= value <= high:
                 holds = False
                 break
-        if holds:
+        if holds and not found >> sets.home[row] & 1:
             # Dispatchers get their results in the order of their first subscriptions.
-            found |= bit
+            found |= 1 << sets.home[row]
             count += 1
-            push(events, clock, arrives_us, MATCHED, slot, sets.home[subscription])
+            push(events, clock, arrives_us, MATCHED, slot, sets.home[row])
             if count == dispatchers:
                 break
     slots.found[slot] = found & ~(1 << own)
@@ -317,7 +312,7 @@ def take_slot(state: ClusterArrays) -> int:
     slot = state.clock[FREE_SLOT]
     slots = state.slots
     state.clock[FREE_SLOT] = slots.next[slot]
-    slots.receipts[slot] = slots.awaited[slot] = slots.answered[slot] = 0
+    slots.receipts[slot] = slots.awaited[slot] = slots.answered_us[slot] = 0
     slots.is_used[slot] = False
     return slot
 
@@ -384,13 +379,13 @@ def _message(state: ClusterArrays, kind: int, slot: int, home: int, now_us: int)
         result = slots.result[slot]
         if result >= 0 and state.traffic.answered_us[result] < 0:
             state.traffic.answered_us[result] = done_us
-        slots.answered[slot] = 1
+        slots.answered_us[slot] = done_us
         slots.awaited[slot] = slots.found[slot] & ~slots.receipts[slot]
         if slots.awaited[slot] == 0:
             _settle(state, slot)
     else:
         slots.receipts[slot] |= 1 << home
-        if slots.answered[slot]:
+        if slots.answered_us[slot]:
             slots.awaited[slot] &= ~(1 << home)
             if slots.awaited[slot] == 0:
                 _settle(state, slot)
@@ -442,7 +437,8 @@ def is_overdue(state: ClusterArrays, dispatcher: int, now_us: int, timeout_us: i
     for slot in range(slots.next.shape[0]):
         if slots.is_used[slot] and slots.dispatcher[slot] == dispatcher:
             since_us = slots.since_us[slot]
-            if slots.answered[slot] and now_us - since_us > 2 * timeout_us:
+            answered_us = slots.answered_us[slot]
+            if answered_us and now_us - answered_us > 2 * timeout_us:
                 return True
             matcher = slots.matcher[slot]
             oldest_us[matcher] = min(oldest_us[matcher], since_us)

@@ -80,28 +80,20 @@ def matcher_of(strategy: Bluedove) -> Matcher:
 
 
 def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArrays:
-    row_of: dict[object, int] = {}
-    lows, highs, homes, rows, start = [], [], [], [], []
-    total = 0
+    number_of = {name: number for number, name in enumerate(dispatchers)}
+    bounds, homes, start, total = [], [], [], 0
     for matcher in matchers:
         for each in matcher.sets:
             index = each.index
             assert isinstance(index, LinearIndex)
-            boxes = index.boxes
-            new = [place for place, id in enumerate(boxes.ids) if id not in row_of]
-            for place in new:
-                row_of[boxes.ids[place]] = len(row_of)
-            homes += [dispatchers.index(each.rows[boxes.ids[place]].home) for place in new]
-            lows.append(boxes.low[new])
-            highs.append(boxes.high[new])
-            rows.append(np.array([row_of[id] for id in boxes.ids], np.int32))
+            boxes, rows = index.boxes, each.rows
+            bounds.append(np.concatenate([boxes.low, boxes.high], axis=1))
+            homes += [number_of[rows[id].home] for id in boxes.ids]
             start.append(total)
             total += len(boxes.ids)
     return SetArrays(
-        low=np.ascontiguousarray(np.concatenate(lows)),
-        high=np.ascontiguousarray(np.concatenate(highs)),
+        bounds=np.concatenate(bounds),
         home=np.array(homes, np.int64),
-        rows=np.concatenate(rows),
         start=np.array(start, np.int64).reshape(len(matchers), -1),
         owners=np.zeros(0, np.int64),
         first=np.zeros(0, np.int64),

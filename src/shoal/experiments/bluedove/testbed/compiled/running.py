@@ -109,10 +109,11 @@ class CompiledRun:
         now_us = queue.now_us if next_us is None else next_us
         if now_us <= self._whole_until_us:
             return False
-        self._cluster.note_answers()
         self._compiled = enter(self._cluster)
         if self._compiled is None:
             self._whole_until_us = now_us + WHOLE_US
+            return False
+        self._cluster.note_answers()
         return self._compiled is not None
 
     def _leave(self) -> None:
@@ -136,6 +137,7 @@ class CompiledRun:
             bound_us = min(until_us, int(min(world.next_report_us, FAR_US)) - 1)
             stopped = run_events(state, bound_us, before_us, before_made)
             queue.now_us = max(queue.now_us, int(state.clock[NOW]))
+            queue.made = int(state.clock[MADE])
             if stopped == FULL:
                 self._compiled = compiled._replace(state=with_more_room(state))
             elif stopped == NO_WORDS:
@@ -189,7 +191,6 @@ class CompiledRun:
         assert compiled is not None
         layout, state = compiled
         number = layout.number.get(node.id)
-        queue.made = int(state.clock[MADE])
         if number is None:
             queue.run_first()
             self._made()
