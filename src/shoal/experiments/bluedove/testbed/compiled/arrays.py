@@ -16,6 +16,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Words: TypeAlias = npt.NDArray[np.uint32]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
+# Cells of an attribute's values.
+CELLS = 64
 # A dispatcher is a bit of a number.
 MOST_DISPATCHERS = 60
 FIRST_SLOTS = 1_024
@@ -125,12 +127,20 @@ class SetArrays(NamedTuple):
                 highest, both included
     home        the subscriber's dispatcher
     start       where a set begins, by matcher and dimension
+    lowest, per_cell    an attribute's values are in `CELLS` cells: of the lowest value, and cells
+                for a unit
+    bits        rows of a set that may match in a cell, a bit each; by attribute and cell, in whole
+                words, from `first_word` of the set on
     owners      matchers that serve intervals between cuts; one's begin at `first`
     """
 
     bounds: Floats
     home: Whole
     start: Whole
+    lowest: Floats
+    per_cell: Floats
+    bits: npt.NDArray[np.uint64]
+    first_word: Whole
     owners: Whole
     first: Whole
 

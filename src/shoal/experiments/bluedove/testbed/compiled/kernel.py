@@ -13,6 +13,7 @@ import numpy as np
 from shoal.experiments.bluedove.testbed.compiled.arrays import (
     ANSWER,
     ASK,
+    CELLS,
     DONE,
     EVENTS,
     FIRST_RESULT,
@@ -32,6 +33,8 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
     WORDS_FOR_CHOICE,
     ClusterArrays,
     EventArrays,
+    Floats,
+    SetArrays,
     Whole,
 )
 from shoal.matching.compiled.kernels.compiler import kernel
@@ -236,10 +239,83 @@ def _start_work(state: ClusterArrays, matcher: int, now_us: int) -> None:
 
 
 @kernel
+def _cell(sets: SetArrays, attribute: int, value: float) -> int:
+    """The cell of a value; never lower for the greater of two."""
+    place = (value - sets.lowest[attribute]) * sets.per_cell[attribute]
+    if not place > 0.0:
+        return 0
+    return int(place) if place < CELLS else CELLS - 1
+
+
+@kernel
+def fill_cells(sets: SetArrays, sizes: Whole) -> None:
+    """Set the bits of all rows in the cells that they meet; `sizes` of the sets, in order."""
+    attributes = sets.lowest.shape[0]
+    starts = sets.start.ravel()
+    for number in range(sizes.shape[0]):
+        words = (sizes[number] + 63) // 64
+        for row in range(sizes[number]):
+            bit = np.uint64(1) << np.uint64(row % 64)
+            for attribute in range(attributes):
+                low = sets.bounds[starts[number] + row, attribute]
+                high = sets.bounds[starts[number] + row, attributes + attribute]
+                for cell in range(_cell(sets, attribute, low), _cell(sets, attribute, high) + 1):
+                    word = sets.first_word[number] + (attribute * CELLS + cell) * words
+                    sets.bits[word + row // 64] |= bit
+
+
+@kernel
+def _holds(sets: SetArrays, row: int, values: Floats) -> bool:
+    """Whether a row's ranges hold all values."""
+    attributes = values.shape[0]
+    for attribute in range(attributes):
+        low, high = sets.bounds[row, attribute], sets.bounds[row, attributes + attribute]
+        if not low <= values[attribute] <= high:
+            return False
+    return True
+
+
+@kernel
+def _send_matches(
+    state: ClusterArrays, slot: int, matcher: int, dimension: int, arrives_us: int
+) -> int:
+    """Send a publication's matches to dispatchers, in the order of their first subscriptions;
+    returns these dispatchers as bits.
+    """
+    sets, values = state.sets, state.slots.values[slot]
+    size = state.matchers.size[matcher, dimension]
+    words = (size + 63) // 64
+    number = matcher * state.matchers.size.shape[1] + dimension
+    dispatchers = state.dispatchers.number.shape[0]
+    columns = np.empty(values.shape[0], np.int64)
+    for attribute in range(values.shape[0]):
+        cell = attribute * CELLS + _cell(sets, attribute, values[attribute])
+        columns[attribute] = sets.first_word[number] + cell * words
+    found, count = 0, 0
+    for word in range(words):
+        candidates = sets.bits[columns[0] + word]
+        for attribute in range(1, values.shape[0]):
+            candidates &= sets.bits[columns[attribute] + word]
+        place = word * 64
+        while candidates:
+            if candidates & np.uint64(1):
+                row = sets.start[matcher, dimension] + place
+                home = sets.home[row]
+                if not found >> home & 1 and _holds(sets, row, values):
+                    found |= 1 << home
+                    count += 1
+                    push(state.events, state.clock, arrives_us, MATCHED, slot, home)
+                    if count == dispatchers:
+                        return found
+            candidates >>= np.uint64(1)
+            place += 1
+    return found
+
+
+@kernel
 def _matched_at(state: ClusterArrays, matcher: int, core: int, now_us: int) -> None:
     """A core is done: send the results, and start the next work."""
-    matchers, slots, sets = state.matchers, state.slots, state.sets
-    clock, events = state.clock, state.events
+    matchers, slots, clock = state.matchers, state.slots, state.clock
     slot = matchers.job_slot[matcher, core]
     dimension = matchers.job_dimension[matcher, core]
     dispatchers = state.dispatchers.number.shape[0]
@@ -248,30 +324,10 @@ def _matched_at(state: ClusterArrays, matcher: int, core: int, now_us: int) -> N
     worked_us = now_us - matchers.job_since_us[matcher, core]
     matchers.job_slot[matcher, core] = NO_SLOT
     matchers.total_us[matcher] += worked_us
-    size = matchers.size[matcher, dimension]
-    matchers.searched[matcher] += size
-    arrives_us = now_us + clock[LATENCY]
-    own = slots.dispatcher[slot]
-    found, count = 0, 0
-    start = sets.start[matcher, dimension]
-    attributes = slots.values.shape[1]
-    for row in range(start, start + size):
-        holds = True
-        for attribute in range(attributes):
-            value = slots.values[slot, attribute]
-            low, high = sets.bounds[row, attribute], sets.bounds[row, attributes + attribute]
-            if not low <= value <= high:
-                holds = False
-                break
-        if holds and not found >> sets.home[row] & 1:
-            # Dispatchers get their results in the order of their first subscriptions.
-            found |= 1 << sets.home[row]
-            count += 1
-            push(events, clock, arrives_us, MATCHED, slot, sets.home[row])
-            if count == dispatchers:
-                break
-    slots.found[slot] = found & ~(1 << own)
-    push(events, clock, arrives_us, ANSWER, slot, 0)
+    matchers.searched[matcher] += matchers.size[matcher, dimension]
+    found = _send_matches(state, slot, matcher, dimension, now_us + clock[LATENCY])
+    slots.found[slot] = found & ~(1 << slots.dispatcher[slot])
+    push(state.events, clock, now_us + clock[LATENCY], ANSWER, slot, 0)
     matchers.present[matcher, dimension] -= 1
     matchers.matched[matcher, dimension] += 1
     matchers.worked_us[matcher, dimension] += worked_us

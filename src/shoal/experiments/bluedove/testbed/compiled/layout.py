@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from shoal.experiments.bluedove.testbed.compiled.arrays import SetArrays, Whole
+from shoal.experiments.bluedove.testbed.compiled.arrays import CELLS, SetArrays, Whole
+from shoal.experiments.bluedove.testbed.compiled.kernel import fill_cells
 from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
 from shoal.matching.segments import HIGHEST, LOWEST
 from shoal.model import BrokerId
@@ -91,10 +93,25 @@ def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArra
             homes += [number_of[rows[id].home] for id in boxes.ids]
             start.append(total)
             total += len(boxes.ids)
-    return SetArrays(
-        bounds=np.concatenate(bounds),
+    every = np.concatenate(bounds)
+    attributes = every.shape[1] // 2
+    finite = np.where(np.isfinite(every), every, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of an attribute without bounds
+        lowest = np.nan_to_num(np.nanmin(finite[:, :attributes], axis=0))
+        highest = np.nan_to_num(np.nanmax(finite[:, attributes:], axis=0))
+    sizes = np.array([len(each) for each in bounds], np.int64)
+    words = (sizes + 63) // 64 * attributes * CELLS
+    sets = SetArrays(
+        bounds=every,
         home=np.array(homes, np.int64),
         start=np.array(start, np.int64).reshape(len(matchers), -1),
+        lowest=lowest,
+        per_cell=CELLS / np.maximum(highest - lowest, 1e-9),
+        bits=np.zeros(int(words.sum()), np.uint64),
+        first_word=np.cumsum(words) - words,
         owners=np.zeros(0, np.int64),
         first=np.zeros(0, np.int64),
     )
+    fill_cells(sets, sizes)
+    return sets
