@@ -49,7 +49,8 @@ def least_s(work: Callable[[], object]) -> float:
 def measure() -> list[SearchTime]:
     workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0)
     filters = [workload.filter() for _ in range(max(SIZES))]
-    messages = [workload.message() for _ in range(BATCH)]
+    rows = workload.messages(BATCH).tolist()
+    messages = [dict(zip(workload.attributes, row, strict=True)) for row in rows]
     times = []
     for size in SIZES:
         index = MatchIndex()

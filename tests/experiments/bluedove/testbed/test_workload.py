@@ -58,7 +58,7 @@ def test_subscriptions_are_boxes_around_rows() -> None:
         wanted = workload.filter()
         assert any(matches(wanted, row) for row in rows)
         assert not all(matches(wanted, row) for row in rows)
-    assert workload.message() in rows
+    assert workload.messages(1).tolist()[0] in values.tolist()
     assert set(ATTRIBUTES) != set(workload.attributes)
 
 

@@ -311,6 +311,15 @@ class LoadedCluster:
         dispatchers = (strategy.dispatcher for strategy in self.strategies.values())
         return not any(one.home.unstored for one in dispatchers if one is not None)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether compiled code has the messages now."""
+        return self._compiled.is_compiled
+
+    def give_to_machines(self) -> None:
+        """Move all state to the machines; compiled code has the messages again a little later."""
+        self._compiled.run_whole()
+
     # --- messages -----------------------------------------------------------------------------
 
     def publish(self, rate_per_s: float, duration_s: float) -> None:

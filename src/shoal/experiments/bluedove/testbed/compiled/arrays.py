@@ -99,7 +99,8 @@ class MatcherArrays(NamedTuple):
     head, tail  of the queue's slots; `waiting` of them, `present` with those in jobs
     arrived, matched, worked_us    since the start
     total_us, searched    of the matcher, since the start
-    job_slot    or `NO_SLOT`; `job_dimension`, and `job_since_us` it began
+    job_slot    or `NO_SLOT`; `job_dimension`; `job_since_us` it began; `job_searched`
+                subscriptions, as there were then
     """
 
     size: Whole
@@ -118,6 +119,7 @@ class MatcherArrays(NamedTuple):
     job_slot: Whole
     job_dimension: Whole
     job_since_us: Whole
+    job_searched: Whole
 
 
 class SetArrays(NamedTuple):

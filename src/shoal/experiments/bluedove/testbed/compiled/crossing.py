@@ -301,7 +301,7 @@ def _empty_state(cluster: SimulatedCluster, layout: ClusterLayout) -> ClusterArr
         matchers=MatcherArrays(
             **by_queue
             | single
-            | {"job_slot": jobs, "job_dimension": jobs.copy(), "job_since_us": jobs.copy()}
+            | {name: jobs.copy() for name in MatcherArrays._fields if name.startswith("job_")}
         ),
         sets=layout.sets,
         brokers=BrokerArrays(
@@ -314,7 +314,10 @@ def _empty_state(cluster: SimulatedCluster, layout: ClusterLayout) -> ClusterArr
 def traffic_of_stream(stream: MessageStream, layout: ClusterLayout) -> TrafficArrays:
     """The present part of a stream."""
     return TrafficArrays(
-        stream.at_us, stream.values, layout.places(stream.values), stream.answered_us
+        stream.at_us,
+        np.ascontiguousarray(stream.values),
+        np.ascontiguousarray(layout.places(stream.values)),
+        stream.answered_us,
     )
 
 
@@ -458,6 +461,7 @@ class _Entrance:
             place = number, core
             arrays.job_slot[place] = self._queued(job.taken[0], number, job.dimension)
             arrays.job_dimension[place], arrays.job_since_us[place] = job.dimension, job.since_us
+            arrays.job_searched[place] = job.searched
             arrays.present[number, job.dimension] += 1
         matcher._jobs.clear()
 
@@ -665,7 +669,7 @@ class _Exit:
             dimension = int(arrays.job_dimension[number, core])
             taken = self._queued(int(arrays.job_slot[number, core]))
             matcher.queues[dimension].restore(taken, is_taken=True)
-            searched = len(matcher.sets[dimension])
+            searched = int(arrays.job_searched[number, core])
             since_us = int(arrays.job_since_us[number, core])
             matcher._jobs[core] = MatchingJob(dimension, [taken], searched, since_us)
 

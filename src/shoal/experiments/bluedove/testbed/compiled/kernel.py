@@ -233,6 +233,7 @@ def _start_work(state: ClusterArrays, matcher: int, now_us: int) -> None:
         matchers.job_slot[matcher, core] = slot
         matchers.job_dimension[matcher, core] = chosen
         matchers.job_since_us[matcher, core] = now_us
+        matchers.job_searched[matcher, core] = matchers.size[matcher, chosen]
         work_us = matchers.work_us[matcher, chosen]
         state.brokers.worked_us[state.dispatchers.number.shape[0] + matcher] += work_us
         push(state.events, state.clock, now_us + work_us, DONE, matcher, core)
@@ -324,7 +325,7 @@ def _matched_at(state: ClusterArrays, matcher: int, core: int, now_us: int) -> N
     worked_us = now_us - matchers.job_since_us[matcher, core]
     matchers.job_slot[matcher, core] = NO_SLOT
     matchers.total_us[matcher] += worked_us
-    matchers.searched[matcher] += matchers.size[matcher, dimension]
+    matchers.searched[matcher] += matchers.job_searched[matcher, core]
     found = _send_matches(state, slot, matcher, dimension, now_us + clock[LATENCY])
     slots.found[slot] = found & ~(1 << slots.dispatcher[slot])
     push(state.events, clock, now_us + clock[LATENCY], ANSWER, slot, 0)

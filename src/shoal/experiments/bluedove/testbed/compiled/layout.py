@@ -93,7 +93,7 @@ def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArra
             homes += [number_of[rows[id].home] for id in boxes.ids]
             start.append(total)
             total += len(boxes.ids)
-    every = np.concatenate(bounds)
+    every = np.ascontiguousarray(np.concatenate(bounds))
     attributes = every.shape[1] // 2
     finite = np.where(np.isfinite(every), every, np.nan)
     with warnings.catch_warnings():
