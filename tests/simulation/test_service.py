@@ -68,6 +68,7 @@ def test_the_monitor_averages_since_its_last_report() -> None:
     assert monitor.report({"B2": 5}) == MeasuredDelays(2, 110, {"B2": 5}, 3, served_us=110)
     assert monitor.report({}) == MeasuredDelays(None, None, {}, None)
     meter.control_in += 4  # 40 µs
+    meter.worked_us += 4_000  # beside the input, on other cores
     assert monitor.report({}, 400) == MeasuredDelays(None, None, {}, None, busy=0.1)
     meter.delivered += 20  # 140 µs of output to clients, more than of input
     meter.control_in += 4

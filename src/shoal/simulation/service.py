@@ -143,11 +143,13 @@ class Meter:
 
     @property
     def busy_us(self) -> tuple[int, int]:
-        """Time of work on input, and of transmission to clients (µs)."""
-        costs = self._costs
+        """Time of work on input, and of transmission to clients (µs).
+
+        Other work is not among it: it is done beside the input, on cores of its own.
+        """
         _, carriers_us = self.served
-        input_us = carriers_us + self._control_us + self.worked_us
-        return input_us, self.delivered * costs.client_transmission_us
+        input_us = carriers_us + self._control_us
+        return input_us, self.delivered * self._costs.client_transmission_us
 
     @property
     def _control_us(self) -> int:
@@ -164,7 +166,7 @@ class Meter:
             for_neighbours + self.delivered + self.notified,
             self.control_in,
             self.control_out + self.notified,
-            input_us,
+            input_us + self.worked_us,
             sent_us + clients_us,
             self._control_us,
             self.delivered,

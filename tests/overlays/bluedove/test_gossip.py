@@ -61,7 +61,7 @@ def test_an_exchange_brings_only_missing_entries() -> None:
     found = compare(right, digest(left), 1)
     assert found == ((newer,), {"M2": alive.age}, ("M0",))
     left.renew(found.ages, 7)
-    assert (left.members["M2"], left.heard_us["M2"]) == (alive, 7)
+    assert (left.members["M2"], left.heartbeats.heard_us("M2")) == (alive, 7)
     left.renew({"M1": newer.age, "M9": newer.age}, 8)
     assert left.members["M1"].version == 1
     assert compare(left, digest(left), 9) == ((), {}, ())
@@ -96,14 +96,14 @@ def test_a_comparison_names_the_entries_to_send_and_to_request(
     lacking = sorted(mine.members.keys() - theirs.members.keys())
     newer = [name for name in both if name not in same and pairs[name][0] > pairs[name][1]]
     assert [row.broker for row in found.members] == sorted([*lacking, *newer])
-    assert all(row is mine.members[row.broker] for row in found.members)
+    assert all(row == mine.members[row.broker] for row in found.members)
     # A newer heartbeat is merged at once, and nothing else.
     renewed = [name for name in same if pairs[name][0] < pairs[name][1]]
     assert {name: row.age for name, row in mine.members.items()} == {
         name: theirs.members[name].age if name in renewed else row.age
         for name, row in before.items()
     }
-    assert [name for name in mine.members if mine.heard_us[name] == 1] == [
+    assert [name for name in mine.members if mine.heartbeats.heard_us(name) == 1] == [
         name for name in mine.members if name in renewed
     ]
     assert list(found.ages.items()) == [
@@ -111,6 +111,33 @@ def test_a_comparison_names_the_entries_to_send_and_to_request(
     ]
     older = [name for name in both if name not in same and pairs[name][0] < pairs[name][1]]
     assert found.wanted == (*older, *sorted(theirs.members.keys() - mine.members.keys()))
+
+
+@given(ENTRIES, ENTRIES)
+def test_tables_of_one_basis_exchange_versions_as_they_would_ages(
+    here: list[Member], there: list[Member]
+) -> None:
+    first, second, twin = MemberTable(1, "A"), MemberTable(1), MemberTable(1, "A")
+    for table in (first, twin):
+        table.merge(here, 0)
+    second.merge(there, 0)
+    bases = [
+        {(row.broker, row.generation, row.status, row.changed) for row in table.members.values()}
+        for table in (first, second)
+    ]
+    assert (first.heartbeats.basis == second.heartbeats.basis) is (bases[0] == bases[1])
+    if bases[0] != bases[1]:
+        return
+    versions = second.heartbeats.to_bytes()
+    assert first.heartbeats.fits(versions)
+    is_ahead = first.heartbeats.is_ahead_of(versions)
+    first.renew_all(versions, 5)
+    assert is_ahead is bool(compare(twin, digest(second), 5).ages)
+    assert first.members == twin.members
+    assert first.ages == twin.ages
+    for name in first.names:
+        assert first.heartbeats.heard_us(name) == twin.heartbeats.heard_us(name)
+    assert first.heartbeats.silent(5) == twin.heartbeats.silent(5)
 
 
 def test_partners_are_alive_and_sometimes_lost() -> None:

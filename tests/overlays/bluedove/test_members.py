@@ -96,7 +96,7 @@ def test_heartbeats_renew_otherwise_equal_entries(
         is_alive = age.version > row.version and age == row.age._replace(version=age.version)
         expected = msgspec.structs.replace(row, version=age.version) if is_alive else row
         assert (made.members[name], made.ages[name]) == (expected, expected.age)
-        assert made.heard_us[name] == (7 if is_alive else 0)
+        assert made.heartbeats.heard_us(name) == (7 if is_alive else 0)
     assert made.members.keys() == before.keys()
 
 
@@ -108,14 +108,14 @@ def test_a_later_generation_wins_over_death_and_death_over_life() -> None:
     assert made.gone() == ("A",)
     assert made.merge([member("A", NOTHING, generation=2)], 3) == ["A"]
     assert made.gone() == ()
-    assert made.heard_us["A"] == 3
+    assert made.heartbeats.heard_us("A") == 3
 
 
 def test_only_changes_beyond_the_version_count_as_changes() -> None:
     made = table(member("A", WHOLE))
     revision = made.revision
     assert made.merge([member("A", WHOLE, version=2)], 5) == []
-    assert (made.revision, made.heard_us["A"]) == (revision, 5)
+    assert (made.revision, made.heartbeats.heard_us("A")) == (revision, 5)
 
 
 def test_entries_of_another_configuration_are_left_out() -> None:

@@ -9,11 +9,13 @@ Source: Li et al., BlueDove, sections IV-C to IV-F.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from shoal.experiments.bluedove.testbed.engine_costs import measured
 from shoal.experiments.bluedove.testbed.saturation import (
@@ -295,16 +297,20 @@ def loss_series(responses: Responses, window_s: float) -> Series:
     return _by_window(responses, window_s, lambda took_us: float(np.isinf(took_us).mean()))
 
 
-def _by_window(responses: Responses, window_s: float, measure: Callable[..., float]) -> Series:
+def _by_window(
+    responses: Responses, window_s: float, measure: Callable[[npt.NDArray[np.float64]], float]
+) -> Series:
+    """Windows from the first message on; messages are in the order they came."""
     published_us, took_us = responses
     if not len(published_us):
         return []
-    numbers = ((published_us - published_us[0]) // (window_s * SECOND_US)).astype(int)
-    found: Series = []
-    for number in range(int(numbers.max()) + 1):
-        inside = took_us[numbers == number]
-        found.append((number * window_s, measure(inside) if len(inside) else None))
-    return found
+    window_us = window_s * SECOND_US
+    count = int((published_us[-1] - published_us[0]) // window_us) + 1
+    edges = np.searchsorted(published_us, published_us[0] + np.arange(count + 1) * window_us)
+    return [
+        (number * window_s, measure(took_us[start:end]) if end > start else None)
+        for number, (start, end) in enumerate(pairwise(edges.tolist()))
+    ]
 
 
 def fall_s(responses: Responses, added_s: float, within_s: float) -> float | None:

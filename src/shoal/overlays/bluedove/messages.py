@@ -182,17 +182,25 @@ class LoadReport(Message, frozen=True):
 
 
 class Digest(Message, frozen=True):
-    """The ages of the sender's entries."""
+    """The sender's table: its basis and all versions or, to a table of another basis, the ages of
+    its entries.
+    """
 
-    ages: Mapping[BrokerId, Age]
+    ages: Mapping[BrokerId, Age] = {}
+    basis: int = 0
+    versions: bytes = b""
 
 
 class GossipNews(Message, frozen=True):
-    """Entries the other lacks, those wanted from it, and signs of life."""
+    """Entries the other lacks, those wanted from it, and signs of life: of single entries, or of all
+    by the basis of the table.
+    """
 
     members: tuple[Member, ...]
     wanted: tuple[BrokerId, ...] = ()
     ages: Mapping[BrokerId, Age] = {}
+    basis: int = 0
+    versions: bytes = b""
 
 
 class Pull(Message, frozen=True):

@@ -85,7 +85,7 @@ class BlueDoveNode:
             out.append(OpenLink(to, self.address(to)))
 
     def address(self, broker: BrokerId) -> str:
-        member = self.table.members.get(broker)
+        member = self.table.entry(broker)
         return "" if member is None else member.address
 
     def learn(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
@@ -114,7 +114,7 @@ class BlueDoveNode:
             out.append(Remember({DISPATCHERS: known}))
 
     def _has_left(self, broker: BrokerId) -> bool:
-        member = self.table.members.get(broker)
+        member = self.table.entry(broker)
         return member is not None and member.status is Status.LEFT
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:

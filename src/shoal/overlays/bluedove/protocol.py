@@ -90,7 +90,7 @@ class Bluedove(BaseStrategy):
 
     @property
     def description(self) -> Mapping[str, int]:
-        found = {"members": len(self.node.table.members)}
+        found = {"members": len(self.node.table.names)}
         if self.dispatcher is not None:
             found["subscriptions"] = len(self.dispatcher.home)
         if self.matcher is not None:

@@ -1,8 +1,10 @@
 """The exchange of member tables: digests first, then only what the other does not have.
 
-A node sends a digest with the age of each of its entries; its partner answers with newer entries
-and the names of those that it wants; the first sends these. For an entry without changes the age
-alone is sent as a heartbeat. Partners are drawn at random: as many as the logarithm of the number
+A node sends a digest: the basis of its table and the version of each entry. A partner of the same
+basis takes over greater versions, and answers with its own if any of these is greater. A partner of
+another basis answers with the age of each of its entries, as a digest of its own; the node answers
+that with newer entries and the names of those that it wants, and the partner sends these. For an
+entry without changes the age alone is sent as a heartbeat. Partners are drawn at random: as many as the logarithm of the number
 of matchers, so that a change reaches all in about as many rounds.
 
 >>> table = MemberTable(0)
@@ -45,7 +47,7 @@ def fan_out(matchers: int) -> int:
 
 def digest(table: MemberTable) -> dict[BrokerId, Age]:
     """The age of each entry, by name."""
-    return dict(table.ages)
+    return table.ages
 
 
 class Comparison(NamedTuple):
@@ -62,14 +64,14 @@ class Comparison(NamedTuple):
 def compare(table: MemberTable, ages: Mapping[BrokerId, Age], now_us: int) -> Comparison:
     """Entries newer here, heartbeats, and names of entries that are newer there.
 
-    Newer heartbeats of these ages are merged into the table, in the same pass: a round of all
-    matchers compares as many entries as there are pairs of matchers, several times.
+    Newer heartbeats of these ages are merged into the table.
     """
     news, newer, wanted = [], {}, []
     heartbeats: dict[BrokerId, Age] = {}
-    for name, mine in table.ages.items():
+    own = table.ages
+    for name, mine in own.items():
         theirs = ages.get(name)
-        if mine is theirs or mine == theirs:
+        if mine == theirs:
             continue
         if theirs is None:
             news.append(table.members[name])
@@ -82,7 +84,7 @@ def compare(table: MemberTable, ages: Mapping[BrokerId, Age], now_us: int) -> Co
             heartbeats[name] = theirs
         else:
             wanted.append(name)
-    wanted += sorted(ages.keys() - table.ages.keys())
+    wanted += sorted(ages.keys() - own.keys())
     table.renew(heartbeats, now_us)
     return Comparison(tuple(news), newer, tuple(wanted))
 
@@ -91,11 +93,10 @@ def choose_partners(
     table: MemberTable, me: BrokerId, round_number: int, random: Random
 ) -> list[BrokerId]:
     """Partners of this round; expected matchers count, too, as they may be there."""
-    alive = (name for name, row in sorted(table.members.items()) if row.status is Status.ALIVE)
-    others = [name for name in alive if name != me]
+    others = [name for name in table.alive() if name != me]
     partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
     if round_number % ROUNDS_PER_LOST_CONTACT == 0:
-        lost = sorted(table.members.keys() - set(others) - {me})
+        lost = sorted(set(table.names) - set(others) - {me})
         if lost:
             partners.append(random.choice(lost))
     return partners
@@ -103,11 +104,8 @@ def choose_partners(
 
 def silent(table: MemberTable, me: BrokerId, before_us: int) -> list[Member]:
     """Live members without news since then, by name."""
-    return [
-        member
-        for name, member in sorted(table.members.items())
-        if name != me and member.status is Status.ALIVE and table.heard_us[name] < before_us
-    ]
+    found = ((name, table.members[name]) for name in table.heartbeats.silent(before_us))
+    return [member for name, member in found if name != me and member.status is Status.ALIVE]
 
 
 def paper_bytes_per_s(dispatchers: int) -> int:

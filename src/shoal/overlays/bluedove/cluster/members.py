@@ -26,13 +26,15 @@ from __future__ import annotations
 import enum
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from shoal.matching.segments import LOWEST, Range
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.cluster.heartbeats import Heartbeats
 
 
 class Segment(NamedTuple):
@@ -108,6 +110,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     def age(self) -> Age:
         return Age(self.generation, _RANK[self.status], self.version, self.changed)
 
+    @property
+    def basis(self) -> int:
+        """A digest of the entry's age without its version."""
+        said = f"{self.broker} {self.generation} {_RANK[self.status]} {self.changed}"
+        return xxh3_64_intdigest(said.encode())
+
 
 class _Owners:
     """One dimension: the owners between two cuts."""
@@ -141,25 +149,55 @@ class MemberTable:
         # The age of others' entry about the own matcher that it has not written in this
         # incarnation.
         self.contested: Age | None = None
-        self.members: dict[BrokerId, Member] = {}
-        # Age of each member, by name in order; cached for every exchange.
-        self.ages: dict[BrokerId, Age] = {}
-        # When an entry was last renewed here, by this node's clock.
-        self.heard_us: dict[BrokerId, int] = {}
+        # Their versions may be older than those of the heartbeats.
+        self._members: dict[BrokerId, Member] = {}
+        # By this node's clock.
+        self.heartbeats = Heartbeats()
         # Raised whenever a member changes in more than version.
         self.revision = 0
         self._owners: list[_Owners] | None = None
 
+    @property
+    def members(self) -> Mapping[BrokerId, Member]:
+        """All entries, by name."""
+        for name in self.heartbeats.take_stale():
+            row = self._members[name]
+            version = self.heartbeats.version(name)
+            self._members[name] = msgspec.structs.replace(row, version=version)
+        return self._members
+
+    @property
+    def names(self) -> Collection[BrokerId]:
+        """The names of all entries."""
+        return self._members.keys()
+
+    def entry(self, broker: BrokerId) -> Member | None:
+        """One entry, but for its version."""
+        return self._members.get(broker)
+
+    @property
+    def ages(self) -> dict[BrokerId, Age]:
+        """The age of each entry, by name in order."""
+        return {name: member.age for name, member in sorted(self.members.items())}
+
+    def age(self, broker: BrokerId) -> Age:
+        """The age of a known entry."""
+        return self._members[broker].age._replace(version=self.heartbeats.version(broker))
+
+    def alive(self) -> list[BrokerId]:
+        """The names of the live members, in order."""
+        members = sorted(self._members.items())
+        return [name for name, member in members if member.status is Status.ALIVE]
+
     def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
         """Merge newer entries; returns the members with more than a new version."""
         changed = []
-        count = len(self.ages)
         for member in members:
-            known = self.members.get(member.broker)
+            known = self._members.get(member.broker)
             if known is member:
                 continue  # most of a table that comes is here already
             age = member.age
-            is_newer = known is None or self.ages[member.broker] < age
+            is_newer = known is None or self.age(member.broker) < age
             if member.broker == self._own and age.generation:
                 if is_newer or age.generation < self.born:
                     self.contested = age if self.contested is None else max(age, self.contested)
@@ -168,10 +206,8 @@ class MemberTable:
                 continue
             if len(member.segments) != self.dimensions:
                 continue  # of another configuration: it cannot be used here
-            if self._put(member, age, now_us):
+            if self._put(member, now_us):
                 changed.append(member.broker)
-        if len(self.ages) > count:
-            self.ages = dict(sorted(self.ages.items()))
         return changed
 
     def replaced(self, members: Iterable[Member]) -> list[Member]:
@@ -179,24 +215,23 @@ class MemberTable:
         return [
             known
             for member in members
-            if (known := self.members.get(member.broker)) is not None
+            if (known := self._members.get(member.broker)) is not None
             and 0 < known.generation < member.generation
             and known.broker != self._own
         ]
 
     def write(self, member: Member, now_us: int) -> None:
         """Store the own matcher's entry."""
-        is_new = member.broker not in self.ages
-        self._put(member, member.age, now_us)
-        if is_new:
-            self.ages = dict(sorted(self.ages.items()))
+        self._put(member, now_us)
 
-    def _put(self, member: Member, age: Age, now_us: int) -> bool:
+    def _put(self, member: Member, now_us: int) -> bool:
         """Returns whether that changes more than the version."""
-        known = self.members.get(member.broker)
-        self.members[member.broker] = member
-        self.ages[member.broker] = age
-        self.heard_us[member.broker] = now_us
+        known = self._members.get(member.broker)
+        self._members[member.broker] = member
+        before = after = 0
+        if known is None or not member.age.is_heartbeat_of(known.age):
+            before, after = 0 if known is None else known.basis, member.basis
+        self.heartbeats.put(member.broker, before, after, member.version, now_us)
         if (
             known is not None
             and known.generation == member.generation
@@ -210,28 +245,29 @@ class MemberTable:
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Merge heartbeats of members without changes."""
-        mine = self.ages
         for name, age in ages.items():
-            known = mine.get(name)
-            if age is known or known is None or name == self._own:
+            if name not in self._members or name == self._own:
                 continue
+            known = self.age(name)
             if age > known and age.is_heartbeat_of(known):
-                row = self.members[name]
-                self.members[name] = msgspec.structs.replace(row, version=age.version)
-                mine[name] = age
-                self.heard_us[name] = now_us
+                row = msgspec.structs.replace(self._members[name], version=age.version)
+                self._put(row, now_us)
+
+    def renew_all(self, versions: bytes, now_us: int) -> None:
+        """Merge the heartbeats of a table of the same basis."""
+        self.heartbeats.renew(versions, self._own, now_us)
 
     def serving(self) -> list[Member]:
         """Live members that have been heard from, by name."""
-        return [member for _, member in sorted(self.members.items()) if is_serving(member)]
+        return [member for _, member in sorted(self._members.items()) if is_serving(member)]
 
     def is_serving(self, broker: BrokerId) -> bool:
-        member = self.members.get(broker)
+        member = self._members.get(broker)
         return member is not None and is_serving(member)
 
     def gone(self) -> tuple[BrokerId, ...]:
         """Those that died, by name."""
-        members = sorted(self.members.items())
+        members = sorted(self._members.items())
         return tuple(name for name, member in members if member.status is Status.DEAD)
 
     # --- owners of places ---------------------------------------------------------------------

@@ -80,7 +80,7 @@ class ClusterMembership:
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         self._generation = self._node.table.born = max(1, now_us)
-        if self._node.broker not in self._node.table.members:
+        if self._node.table.entry(self._node.broker) is None:
             self._write(now_us)
         self._unanswered = dict.fromkeys(self._node.dispatchers)
         for dispatcher in self._node.dispatchers:
@@ -131,7 +131,7 @@ class ClusterMembership:
         """Write a new version of the own entry."""
         self._version += 1
         segments = tuple(self._matcher.segments)
-        known = self._node.table.members.get(self._node.broker)
+        known = self._node.table.entry(self._node.broker)
         said = None if known is None else (known.generation, known.status, known.segments)
         if said != (self._generation, status, segments):
             self._changed = self._version
@@ -180,7 +180,8 @@ class ClusterMembership:
             return
         self._write(now_us)
         self._round += 1
-        message = Digest(digest(node.table))
+        heartbeats = node.table.heartbeats
+        message = Digest(basis=heartbeats.basis, versions=heartbeats.to_bytes())
         for partner in choose_partners(node.table, node.broker, self._round, node.random):
             node.send(partner, message, now_us, out)
         for member in silent(node.table, node.broker, now_us - node.parameters.failure_us):
@@ -195,16 +196,39 @@ class ClusterMembership:
             self._fill_holes(now_us, out)
 
     def digest(self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]) -> None:
-        found = compare(self._node.table, message.ages, now_us)
+        table = self._node.table
+        if message.versions:
+            self._heartbeats(partner, message, now_us, out)
+            return
+        found = compare(table, message.ages, now_us)
         if found:
             self._node.send(
                 partner, GossipNews(found.members, found.wanted, found.ages), now_us, out
             )
 
+    def _heartbeats(
+        self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]
+    ) -> None:
+        """Exchange versions with a table of the same basis; send another one the ages here."""
+        table = self._node.table
+        heartbeats = table.heartbeats
+        if heartbeats.basis != message.basis or not heartbeats.fits(message.versions):
+            self._node.send(partner, Digest(digest(table)), now_us, out)
+            return
+        is_ahead = heartbeats.is_ahead_of(message.versions)
+        table.renew_all(message.versions, now_us)
+        if is_ahead:
+            news = GossipNews((), basis=heartbeats.basis, versions=heartbeats.to_bytes())
+            self._node.send(partner, news, now_us, out)
+
     def news(self, partner: BrokerId, message: GossipNews, now_us: int, out: list[Effect]) -> None:
         table = self._node.table
         self._node.learn(message.members, now_us, out)
         table.renew(message.ages, now_us)
+        heartbeats = table.heartbeats
+        if message.versions and heartbeats.basis == message.basis:
+            if heartbeats.fits(message.versions):
+                table.renew_all(message.versions, now_us)
         if message.wanted:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)
@@ -222,7 +246,7 @@ class ClusterMembership:
             # It served in an earlier incarnation; others must not count that as present service.
             self._generation = max(self._generation, said.generation + 1)
             self._write(now_us)
-        elif said <= table.ages[self._node.broker]:
+        elif said <= table.age(self._node.broker):
             if not was_known:  # it began as if it were new: others may serve its segments by now
                 self._rise_again(now_us, out)
         elif said.generation == self._generation:

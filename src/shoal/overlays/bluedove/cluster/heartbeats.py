@@ -1,0 +1,117 @@
+"""Versions of all entries of a member table, to be exchanged and compared as arrays.
+
+In most rounds of gossip nothing but versions has changed: tables of the same *basis*, a digest of
+all entries without their versions, differ in heartbeats alone. These are sent as bytes, in the order
+of names.
+
+>>> one, other = Heartbeats(), Heartbeats()
+>>> for name, version in (("M2", 4), ("M1", 3)):
+...     one.put(name, 0, 7, version, now_us=0)
+>>> for name, version in (("M1", 9), ("M2", 1)):
+...     other.put(name, 0, 7, version, now_us=0)
+>>> one.basis == other.basis, one.is_ahead_of(other.to_bytes())
+(True, True)
+>>> one.renew(other.to_bytes(), "M2", now_us=5)
+>>> one.version("M1"), one.heard_us("M1"), one.version("M2")
+(9, 5, 4)
+
+Source: Li et al., BlueDove, section III-C (tables are exchanged); the digests are ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.model import BrokerId
+
+Versions = npt.NDArray[np.int64]
+_FIRST_ROOM = 8
+
+
+class Heartbeats:
+    """Versions and times of entries; `basis` of all that is not a version."""
+
+    def __init__(self) -> None:
+        self.basis = 0
+        self._places: dict[BrokerId, int] = {}
+        self._versions: Versions = np.zeros(_FIRST_ROOM, np.int64)
+        self._heard_us: Versions = np.zeros(_FIRST_ROOM, np.int64)
+        self._is_stale: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROOM, np.bool_)
+        # Places in the order of names; None after a new name.
+        self._order: npt.NDArray[np.int64] | None = None
+        self._names: list[BrokerId] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def version(self, name: BrokerId) -> int:
+        """The version of a known entry."""
+        return int(self._versions[self._places[name]])
+
+    def heard_us(self, name: BrokerId) -> int:
+        """When a known entry was last renewed."""
+        return int(self._heard_us[self._places[name]])
+
+    def put(self, name: BrokerId, before: int, after: int, version: int, now_us: int) -> None:
+        """There is a new entry of this name; the digests are without its version, 0 for none."""
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = len(self._names)
+            self._names.append(name)
+            self._order = None
+            if place == len(self._versions):
+                self._versions, self._heard_us = _longer(self._versions), _longer(self._heard_us)
+                self._is_stale = np.concatenate([self._is_stale, np.zeros_like(self._is_stale)])
+        self.basis ^= before ^ after
+        self._versions[place] = version
+        self._heard_us[place] = now_us
+        self._is_stale[place] = False
+
+    def to_bytes(self) -> bytes:
+        """All versions, eight bytes each, in the order of names."""
+        return self._ordered().astype("<i8").tobytes()
+
+    def fits(self, versions: bytes) -> bool:
+        """Whether these are versions of as many entries."""
+        return len(versions) == 8 * len(self)
+
+    def is_ahead_of(self, versions: bytes) -> bool:
+        """Whether any version here is greater; of a table of the same basis."""
+        return bool((self._ordered() > np.frombuffer(versions, "<i8")).any())
+
+    def renew(self, versions: bytes, own: BrokerId | None, now_us: int) -> None:
+        """Take over greater versions, but for the own entry; of a table of the same basis."""
+        theirs = np.frombuffer(versions, "<i8")
+        newer = np.flatnonzero(theirs > self._ordered())
+        places = self._in_order()[newer]
+        if own in self._places:
+            is_other = places != self._places[own]
+            newer, places = newer[is_other], places[is_other]
+        self._versions[places] = theirs[newer]
+        self._heard_us[places] = now_us
+        self._is_stale[places] = True
+
+    def take_stale(self) -> list[BrokerId]:
+        """The entries whose versions were renewed since the last call, or since they were put."""
+        places = np.flatnonzero(self._is_stale)
+        self._is_stale[places] = False
+        return [self._names[place] for place in places.tolist()]
+
+    def silent(self, before_us: int) -> list[BrokerId]:
+        """The entries that were last renewed before a time, by name."""
+        places = np.flatnonzero(self._heard_us[: len(self)] < before_us)
+        return sorted(self._names[place] for place in places.tolist())
+
+    def _in_order(self) -> npt.NDArray[np.int64]:
+        if self._order is None:
+            names, places = self._names, range(len(self._names))
+            self._order = np.array(sorted(places, key=names.__getitem__), np.int64)
+        return self._order
+
+    def _ordered(self) -> Versions:
+        return self._versions[self._in_order()]
+
+
+def _longer(values: Versions) -> Versions:
+    return np.concatenate([values, np.zeros_like(values)])
