@@ -466,7 +466,7 @@ class World:
                 self.queue.run_until(next_us - 1)
 
     @property
-    def next_report_us(self) -> int:
+    def next_report_us(self) -> float:
         """Return when the next reports are due; they precede the first event from then on."""
         return min(self._next_report_us, self.load_windows.next_us)
 

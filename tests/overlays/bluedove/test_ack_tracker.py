@@ -197,9 +197,7 @@ def test_settled_publications_are_delivered_and_all_are_settled_in_the_end(
 def test_the_check_reports_a_hasty_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check reports a dispatcher that does not wait for edge brokers."""
 
-    def hasty(
-        self: DispatchOutbox, message: MatchAnswer, now_us: int, out: list[Any]
-    ) -> None:
+    def hasty(self: DispatchOutbox, message: MatchAnswer, now_us: int, out: list[Any]) -> None:
         for id in message.message_ids:
             if id in self._pending:
                 self._settle_pending(self._pending[id], out)

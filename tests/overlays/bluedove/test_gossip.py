@@ -129,7 +129,7 @@ def test_tables_of_one_basis_exchange_versions_as_they_would_ages(
     if bases[0] != bases[1]:
         return
     versions = second.heartbeats.to_bytes()
-    assert first.heartbeats.fits(versions)
+    assert first.heartbeats.fits(second.heartbeats.basis, versions)
     is_ahead = first.heartbeats.is_ahead_of(versions)
     first.renew_all(versions, 5)
     assert is_ahead is bool(compare(twin, digest(second), 5).ages)

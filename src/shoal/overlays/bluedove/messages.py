@@ -192,8 +192,8 @@ class Digest(Message, frozen=True):
 
 
 class GossipNews(Message, frozen=True):
-    """Entries the other lacks, those wanted from it, and signs of life: of single entries, or of all
-    by the basis of the table.
+    """Entries the other lacks, those wanted from it, and heartbeats: ages of single entries, or the
+    basis of the table and all versions.
     """
 
     members: tuple[Member, ...]

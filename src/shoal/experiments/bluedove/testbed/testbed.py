@@ -22,7 +22,7 @@ import numpy.typing as npt
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
-from shoal.experiments.bluedove.testbed.compiled.crossing import SimulatedCluster
+from shoal.experiments.bluedove.testbed.compiled.plain import SimulatedCluster
 from shoal.experiments.bluedove.testbed.compiled.running import CompiledRun
 from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
 from shoal.experiments.bluedove.testbed.linear_index import LinearIndex

@@ -177,7 +177,7 @@ class PointsWorkload:
 
     >>> rows = Points(("x", "y"), np.array([[1.0, 5.0], [2.0, 9.0], [9.0, 7.0]]))
     >>> workload = PointsWorkload(rows, Random(1), quantiles=True)
-    >>> workload.dimensions(3)[0].boundaries, workload.messages(1).tolist()[0] in rows.values.tolist()
+    >>> workload.dimensions(3)[0].boundaries, workload.messages(1)[0] in rows.values
     ((2.0, 9.0), True)
     >>> workload.dimensions(4)[0].boundaries
     ()

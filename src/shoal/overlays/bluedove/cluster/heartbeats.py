@@ -1,8 +1,8 @@
 """Versions of all entries of a member table, to be exchanged and compared as arrays.
 
 In most rounds of gossip nothing but versions has changed: tables of the same *basis*, a digest of
-all entries without their versions, differ in heartbeats alone. These are sent as bytes, in the order
-of names.
+all entries without their versions, differ in heartbeats alone. These are sent as bytes, in the
+order of names.
 
 >>> one, other = Heartbeats(), Heartbeats()
 >>> for name, version in (("M2", 4), ("M1", 3)):
@@ -72,9 +72,9 @@ class Heartbeats:
         """All versions, eight bytes each, in the order of names."""
         return self._ordered().astype("<i8").tobytes()
 
-    def fits(self, versions: bytes) -> bool:
-        """Whether these are versions of as many entries."""
-        return len(versions) == 8 * len(self)
+    def fits(self, basis: int, versions: bytes) -> bool:
+        """Whether these are versions of a table of this basis, and of as many entries."""
+        return basis == self.basis and len(versions) == 8 * len(self)
 
     def is_ahead_of(self, versions: bytes) -> bool:
         """Whether any version here is greater; of a table of the same basis."""

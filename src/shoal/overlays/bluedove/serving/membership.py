@@ -212,7 +212,7 @@ class ClusterMembership:
         """Exchange versions with a table of the same basis; send another one the ages here."""
         table = self._node.table
         heartbeats = table.heartbeats
-        if heartbeats.basis != message.basis or not heartbeats.fits(message.versions):
+        if not heartbeats.fits(message.basis, message.versions):
             self._node.send(partner, Digest(digest(table)), now_us, out)
             return
         is_ahead = heartbeats.is_ahead_of(message.versions)
@@ -225,10 +225,8 @@ class ClusterMembership:
         table = self._node.table
         self._node.learn(message.members, now_us, out)
         table.renew(message.ages, now_us)
-        heartbeats = table.heartbeats
-        if message.versions and heartbeats.basis == message.basis:
-            if heartbeats.fits(message.versions):
-                table.renew_all(message.versions, now_us)
+        if message.versions and table.heartbeats.fits(message.basis, message.versions):
+            table.renew_all(message.versions, now_us)
         if message.wanted:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)

@@ -6,7 +6,7 @@ matchers. A publication in transit has a *slot*. Sets of dispatchers are bits of
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ NO_SLOT = -1
 
 # Kinds of events: the arguments are a slot and a dispatcher, or a matcher and a core.
 SEND, ASK, REQUEST, MATCH, DONE, MATCHED, ANSWER, RECEIPT = range(8)
+# An event's kind and arguments are one number: bounds of the kind and the second one.
+KINDS, SECONDS = 8, 1 << 16
 # Places in `clock`.
 NOW, MADE, EVENTS, FREE_SLOT, PROCESSING, LATENCY, POLICY, SENT, FIRST_RESULT = range(9)
 
@@ -180,7 +182,7 @@ class ClusterArrays(NamedTuple):
 
 def empty_slots(count: int, attributes: int, dimensions: int) -> SlotArrays:
     """Free slots, each of which names the next one."""
-    plain = {name: np.zeros(count, np.int64) for name in SlotArrays._fields}
+    plain: dict[str, Any] = {name: np.zeros(count, np.int64) for name in SlotArrays._fields}
     plain["next"] = np.arange(1, count + 1)
     plain["next"][-1] = NO_SLOT
     return SlotArrays(
@@ -209,5 +211,19 @@ def with_more_room(state: ClusterArrays) -> ClusterArrays:
     return state._replace(slots=slots, events=EventArrays(*map(_doubled, state.events)))
 
 
-def _doubled(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _doubled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.concatenate([values, np.zeros_like(values)])
+
+
+def coded(kind: int, first: int, second: int = 0) -> int:
+    """A kind of event and its arguments in one number."""
+    return kind + KINDS * (second + SECONDS * first)
+
+
+def decoded(what: int) -> tuple[int, int, int]:
+    """The kind of an event and its arguments.
+
+    >>> decoded(coded(MATCHED, 70_000, 59)) == (MATCHED, 70_000, 59)
+    True
+    """
+    return what % KINDS, what // KINDS // SECONDS, what // KINDS % SECONDS

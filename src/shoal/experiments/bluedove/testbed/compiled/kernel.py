@@ -18,8 +18,8 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
     EVENTS,
     FIRST_RESULT,
     FREE_SLOT,
+    KINDS,
     LATENCY,
-    MADE,
     MATCH,
     MATCHED,
     NO_SLOT,
@@ -28,90 +28,29 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
     PROCESSING,
     RECEIPT,
     REQUEST,
+    SECONDS,
     SEND,
     SENT,
     WORDS_FOR_CHOICE,
     ClusterArrays,
-    EventArrays,
     Floats,
     SetArrays,
     Whole,
 )
+from shoal.experiments.bluedove.testbed.compiled.heap import drop_first, push
 from shoal.matching.compiled.kernels.compiler import kernel
 
 # Reasons to stop: no event is left before the time; more slots or events are needed; a dispatcher
 # needs random words; a publication has no candidate.
 REACHED, FULL, NO_WORDS, STRANDED = range(4)
 RANDOM, SUBSCRIPTIONS, RESPONSE_TIME, ADAPTIVE = range(4)
-# Arguments of an event in one number.
-_SECONDS = 1 << 16
-_KINDS = 8
-
-
-@kernel
-def push(events: EventArrays, clock: Whole, at_us: int, kind: int, first: int, second: int) -> None:
-    """Make an event, the last of its time."""
-    clock[MADE] += 1
-    put(events, clock, at_us, clock[MADE], kind + _KINDS * (second + _SECONDS * first))
-
-
-@kernel
-def put(events: EventArrays, clock: Whole, at_us: int, made: int, what: int) -> None:
-    """Put an event that has its number."""
-    place = clock[EVENTS]
-    clock[EVENTS] += 1
-    while place > 0:
-        parent = (place - 1) >> 1
-        above_us = events.at_us[parent]
-        if above_us < at_us or (above_us == at_us and events.made[parent] < made):
-            break
-        events.at_us[place] = above_us
-        events.made[place] = events.made[parent]
-        events.what[place] = events.what[parent]
-        place = parent
-    events.at_us[place] = at_us
-    events.made[place] = made
-    events.what[place] = what
-
-
-@kernel
-def drop_first(events: EventArrays, clock: Whole) -> None:
-    """Remove the first event."""
-    clock[EVENTS] -= 1
-    last = clock[EVENTS]
-    at_us, made, what = events.at_us[last], events.made[last], events.what[last]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= last:
-            break
-        other = child + 1
-        if other < last and (
-            events.at_us[other] < events.at_us[child]
-            or (
-                events.at_us[other] == events.at_us[child]
-                and events.made[other] < events.made[child]
-            )
-        ):
-            child = other
-        if at_us < events.at_us[child] or (
-            at_us == events.at_us[child] and made < events.made[child]
-        ):
-            break
-        events.at_us[place] = events.at_us[child]
-        events.made[place] = events.made[child]
-        events.what[place] = events.what[child]
-        place = child
-    events.at_us[place] = at_us
-    events.made[place] = made
-    events.what[place] = what
 
 
 @kernel
 def _served_us(state: ClusterArrays, broker: int, now_us: int) -> int:
     """When a broker has processed a message that comes now."""
     free_us = state.brokers.free_us
-    done_us = max(free_us[broker], now_us) + state.clock[PROCESSING]
+    done_us: int = max(free_us[broker], now_us) + state.clock[PROCESSING]
     free_us[broker] = done_us
     return done_us
 
@@ -124,28 +63,31 @@ def _drawn(state: ClusterArrays, dispatcher: int, count: int) -> int:
         bits += 1
     words, used = state.dispatchers.words[dispatcher], state.dispatchers.used
     while True:
-        drawn = np.int64(words[used[dispatcher]]) >> (32 - bits)
+        drawn: int = words[used[dispatcher]] >> np.uint32(32 - bits)
         used[dispatcher] += 1
         if drawn < count:
             return drawn
 
 
 @kernel
-def _cost(state: ClusterArrays, dispatcher: int, matcher: int, dimension: int, now_us: int) -> float:
+def _cost(
+    state: ClusterArrays, dispatcher: int, matcher: int, dimension: int, now_us: int
+) -> float:
     """A candidate's cost by the policy; -1 of an unknown load."""
     known = state.dispatchers
     if not known.is_known[dispatcher, matcher, dimension]:
         return -1.0
     policy = state.clock[POLICY]
     if policy == SUBSCRIPTIONS:
-        return known.subscriptions[dispatcher, matcher, dimension]
-    queue = known.queue[dispatcher, matcher, dimension]
-    matching = known.matching[dispatcher, matcher, dimension]
+        size: float = known.subscriptions[dispatcher, matcher, dimension]
+        return size
+    queue: float = known.queue[dispatcher, matcher, dimension]
+    matching: float = known.matching[dispatcher, matcher, dimension]
     if policy == RESPONSE_TIME:
         return (queue + 1) / matching
     passed_us = now_us - known.reported_us[dispatcher, matcher, dimension]
-    arrival = known.arrival[dispatcher, matcher, dimension]
-    grown = (arrival - matching) * passed_us / 1e6
+    arrival: float = known.arrival[dispatcher, matcher, dimension]
+    grown: float = (arrival - matching) * passed_us / 1e6
     return (max(0.0, queue + grown) + 1) / matching
 
 
@@ -292,7 +234,8 @@ def _send_matches(
     for attribute in range(values.shape[0]):
         cell = attribute * CELLS + _cell(sets, attribute, values[attribute])
         columns[attribute] = sets.first_word[number] + cell * words
-    found, count = 0, 0
+    count = 0
+    found: int = 0
     for word in range(words):
         candidates = sets.bits[columns[0] + word]
         for attribute in range(1, values.shape[0]):
@@ -366,7 +309,7 @@ def append(state: ClusterArrays, slot: int) -> None:
 @kernel
 def take_slot(state: ClusterArrays) -> int:
     """A free slot, of at least one."""
-    slot = state.clock[FREE_SLOT]
+    slot: int = state.clock[FREE_SLOT]
     slots = state.slots
     state.clock[FREE_SLOT] = slots.next[slot]
     slots.receipts[slot] = slots.awaited[slot] = slots.answered_us[slot] = 0
@@ -461,8 +404,8 @@ def run_events(state: ClusterArrays, until_us: int, before_us: int, before_made:
         if at_us == before_us and events.made[0] > before_made:
             return REACHED
         what = events.what[0]
-        kind, second = what % _KINDS, what // _KINDS % _SECONDS
-        first = what // _KINDS // _SECONDS
+        kind, second = what % KINDS, what // KINDS % SECONDS
+        first = what // KINDS // SECONDS
         if clock[EVENTS] > room or (kind == SEND and clock[FREE_SLOT] == NO_SLOT):
             return FULL
         if kind == REQUEST:

@@ -41,8 +41,7 @@ class ClusterLayout(NamedTuple):
     def places(self, values: np.ndarray) -> Whole:
         """The intervals of messages, by dimension; `values` has a row for each."""
         found = [
-            first
-            + np.searchsorted(cuts, np.clip(values[:, column], LOWEST, HIGHEST), side="right")
+            first + np.searchsorted(cuts, np.clip(values[:, column], LOWEST, HIGHEST), side="right")
             for column, cuts, first in zip(self.columns, self.cuts, self.intervals, strict=True)
         ]
         return np.stack(found, axis=1).astype(np.int64)

@@ -2,7 +2,7 @@
 
 The events of both are one sequence, by time and order of making. Before a machine handles one, it
 has the figures that it needs; after it, the arrays have what has changed. An event that needs more
-than figures is handled after all state has gone back to the machines (`crossing.leave`).
+than figures is handled after all state has gone back to the machines (`leaving.leave`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
     MADE,
     NOW,
     SEND,
+    coded,
     with_more_room,
 )
-from shoal.experiments.bluedove.testbed.compiled.crossing import (
-    BESIDE,
-    TIMERS,
-    CompiledCluster,
-    SimulatedCluster,
-    coded,
+from shoal.experiments.bluedove.testbed.compiled.entering import (
     draw_words,
     enter,
-    leave,
     skip_words,
     traffic_of_stream,
-    write_figures,
     write_loads,
-    write_tallies,
 )
+from shoal.experiments.bluedove.testbed.compiled.heap import put
 from shoal.experiments.bluedove.testbed.compiled.kernel import (
     FULL,
     NO_WORDS,
     REACHED,
     is_overdue,
-    put,
     run_events,
 )
 from shoal.experiments.bluedove.testbed.compiled.layout import matcher_of
+from shoal.experiments.bluedove.testbed.compiled.leaving import leave, write_figures, write_tallies
+from shoal.experiments.bluedove.testbed.compiled.plain import (
+    BESIDE,
+    TIMERS,
+    CompiledCluster,
+    SimulatedCluster,
+)
 from shoal.matching.compiled.kernels.compiler import COMPILES
 from shoal.overlays.bluedove.messages import LoadReport
 from shoal.overlays.bluedove.serving.membership import MemberState
@@ -50,7 +50,7 @@ from shoal.simulation.event_queue import Event
 from shoal.simulation.nodes import BrokerNode
 
 # Machines run whole for so long after an event that the kernel cannot have.
-WHOLE_US = 100_000
+WHOLE_US = 500_000
 FAR_US = 1 << 62
 
 
@@ -183,7 +183,7 @@ class CompiledRun:
 
     def _run_machine(self, event: Event) -> bool:
         """Let a machine handle the next event; False if it is to have all state before."""
-        at_us, _, action, argument = event
+        _, _, action, argument = event
         node: Any = getattr(action, "__self__", None)
         if not isinstance(node, BrokerNode) or not _is_beside(action, argument):
             return False
