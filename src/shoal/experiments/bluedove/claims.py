@@ -22,10 +22,17 @@ from shoal.experiments.bluedove.grid import (
     adverse_name,
     deviation_name,
     dimensions_name,
+    elastic_slowdown,
     policy_name,
     subscriptions_name,
 )
-from shoal.experiments.bluedove.runs import FIRST_SHARE, KILL_EVERY_S, STEP_S
+from shoal.experiments.bluedove.runs import (
+    FIRST_PER_S,
+    KILL_EVERY_S,
+    PAPER_RATE_PER_S,
+    STEP_PER_S,
+    STEP_S,
+)
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
@@ -129,14 +136,13 @@ def claims(scale: BlueDoveScale, fresh: str) -> Sequence[Claim[BlueDoveEvidence]
     peers, full = "peer-to-peer", "full replication"
     gain, whole_gain = judges.gain, judges.whole_gain
     flat, adverse = deviation_name(max(scale.deviations)), adverse_name(max(scale.adverse))
-    faster = max(1, scale.slowdown // 4)
     growing = (
-        f"from {FIRST_SHARE:.0%} of the limit instead of 500 messages/s, in steps of {STEP_S:g} s "
-        f"instead of 5 minutes; {freshness(faster)}"
+        f"from {FIRST_PER_S} messages/s in steps of {STEP_PER_S} every {STEP_S / 60:g} minutes; "
+        f"{freshness(elastic_slowdown(scale))}"
     )
     faults = (
-        f"at half the limit (the paper does not say its load), a matcher each {KILL_EVERY_S:g} s "
-        "instead of 5 minutes"
+        f"at {PAPER_RATE_PER_S:,} messages/s, the rate of figure 6b, but half the limit at most "
+        f"(the paper does not say its load); a matcher each {KILL_EVERY_S / 60:g} minutes"
     )
 
     def subscriptions(system: str) -> judges.Judge:

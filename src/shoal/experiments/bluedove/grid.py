@@ -46,6 +46,8 @@ EVENEST = 1
 # the paper's by that factor.  Here they come this rarely; as rarely as the factor has it, a trial
 # would have millions of messages.
 RARELY_S = 10
+# Servers of figure 9 are slower by this at most: its first second has five messages, then.
+MOST_ELASTIC_SLOWDOWN = 100
 # With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown,
 # and tables, which nothing changes, are exchanged once in a trial.
 REPORTS_SLOWDOWN = 400
@@ -310,8 +312,13 @@ def _reports(maker: _Maker) -> Iterator[ClusterRun]:
 def _changes(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     yield maker.run("elasticity", "elasticity", 20.0, matchers=min(scale.sizes), spares=4,
-                    slowdown=max(1, scale.slowdown // 4))  # fmt: skip
+                    slowdown=elastic_slowdown(scale))  # fmt: skip
     yield maker.run("faults", "faults", 5.0)
+
+
+def elastic_slowdown(scale: BlueDoveScale) -> int:
+    """The slowdown of servers of figure 9, whose rates are low at first: 500 messages/s."""
+    return min(scale.slowdown, MOST_ELASTIC_SLOWDOWN)
 
 
 def _engine(maker: _Maker) -> Iterator[ClusterRun]:
