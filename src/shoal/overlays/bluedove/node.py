@@ -93,7 +93,11 @@ class BlueDoveNode:
 
         Restarted matchers get their earlier entry, which they may not know.
         """
-        members = tuple(members)
+        entry = self.table.entry
+        # Most of a table that comes is here already.
+        members = tuple(member for member in members if entry(member.broker) is not member)
+        if not members:
+            return
         earlier = self.table.replaced(members)
         changed = self.table.merge(members, now_us)
         for member in earlier:

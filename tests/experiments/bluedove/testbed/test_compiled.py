@@ -66,6 +66,7 @@ SMALL = {"matchers": 4, "slowdown": 200, "subscriptions": 300, "stands_for": 130
         {"policy": Policy.SUBSCRIPTIONS, "drawing": "single", "slowdown": 500, "dispatchers": 4},
         {"policy": Policy.RANDOM, "report_s": 3},
         {"system": "full replication"},
+        {"drawing": "ring", "fixed": 1_000},
         {"system": "peer-to-peer", "peers_by": 1, "drawing": "cut"},
     ],
 )

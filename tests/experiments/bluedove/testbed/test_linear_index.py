@@ -20,13 +20,17 @@ def box(random: Random) -> Filter:
         ends = [(">=", "<"), (">", "<="), (">=", "<=")]
         first, last = random.choice(ends)
         tests.append(f"{name} {first} {low} AND {name} {last} {low + random.randint(1, 5)}")
+    if random.random() < 0.3:
+        # Round the ends of an attribute.
+        low = random.randrange(1, 8)
+        tests.append(f"(z < {low} OR z >= {low + random.randint(1, 5)})")
     return parse(" AND ".join(tests))
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(5)))
 def test_it_finds_what_matches_as_filters_come_and_go(seed: int) -> None:
     random = Random(seed)
-    index, filters = LinearIndex(("x", "y")), {}
+    index, filters = LinearIndex(("x", "y", "z")), {}
     for number in range(300):
         if filters and random.random() < 0.3:
             gone = random.choice(sorted(filters))
@@ -36,6 +40,7 @@ def test_it_finds_what_matches_as_filters_come_and_go(seed: int) -> None:
         filters[name] = box(random)
         index.add(name, filters[name])
         values = {"x": random.choice([random.randrange(15), random.uniform(0, 15)]), "y": 5.0}
+        values["z"] = random.randrange(15)
         expected = {name for name, filter in filters.items() if matches(filter, values)}
         found = index.match(values)
         assert (set(found), len(found)) == (expected, len(expected))
@@ -51,7 +56,17 @@ def test_an_incomplete_publication_matches_nothing() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x = 1 OR y = 2", "x <> 5", "z > 1", "x IN (1, 2)", "x = 'a'", "x IS NULL", "x > 3 AND x < 1"],
+    [
+        "x = 1 OR y = 2",
+        "x <> 5",
+        "z > 1",
+        "x IN (1, 2)",
+        "x = 'a'",
+        "x IS NULL",
+        "x > 3 AND x < 1",
+        "(x < 1 AND y < 1) OR (x > 5 AND y > 5)",
+        "(x > 1 OR x < 0) AND (x > 2 OR y > 1)",
+    ],
 )
 def test_a_filter_that_is_no_box_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not"):

@@ -1,7 +1,9 @@
 """A linear index of boxes, as the paper's prototype has: every subscription is looked at.
 
 It holds filters that are one conjunction of ranges of numbers, as arrays, and compares a
-publication with all of them at once; so a simulated cluster can hold millions of copies. It gives
+publication with all of them at once; so a simulated cluster can hold millions of copies. A range
+may be in several parts, as one that wraps round an attribute's ends: such a filter is several
+boxes, apart from each other. It gives
 the answer of `shoal.matching.MatchIndex` for such filters, in the order they were added.
 
 >>> from shoal.language import parse
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,32 +43,47 @@ class LinearIndex:
 
     def __init__(self, attributes: tuple[str, ...]) -> None:
         self._attributes = attributes
+        # The filter of each row, and the rows of each filter.
         self._ids: list[Hashable] = []
-        self._rows: dict[Hashable, int] = {}
+        self._rows: dict[Hashable, list[int]] = {}
         # A line for the lowest values on each attribute, and one for the highest, negated: a box
         # holds a publication when no value of its column is above the publication's.
         self._bounds = np.empty((2 * len(attributes), _FIRST_ROOM))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._rows)
 
     def add(self, id: Hashable, filter: Filter) -> None:
-        """File a filter, in place of the one with this id; ValueError when it is no box."""
-        low, high = _box(filter, self._attributes)
-        row = self._rows.get(id)
-        if row is None:
-            row = self._rows[id] = len(self._ids)
+        """File a filter, in place of the one with this id; ValueError when it is no box, and not
+        several apart.
+        """
+        boxes = _boxes(filter, self._attributes)
+        rows = self._rows.setdefault(id, [])
+        while len(rows) > len(boxes):
+            self._drop_row(rows[-1])
+        while len(rows) < len(boxes):
+            rows.append(len(self._ids))
             self._ids.append(id)
-            if row == self._bounds.shape[1]:
+            if len(self._ids) > self._bounds.shape[1]:
                 self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)], axis=1)
-        self._bounds[:, row] = [*low, *(-value for value in high)]
+        for row, (low, high) in zip(rows, boxes, strict=True):
+            self._bounds[:, row] = [*low, *(-value for value in high)]
 
     def remove(self, id: Hashable) -> None:
-        """Forget a filter; the last one takes its row."""
-        row, last = self._rows.pop(id), len(self._ids) - 1
+        """Forget a filter."""
+        rows = self._rows[id]
+        while rows:
+            self._drop_row(rows[-1])
+        del self._rows[id]
+
+    def _drop_row(self, row: int) -> None:
+        """Remove a row; the last one takes its place."""
+        last = len(self._ids) - 1
+        self._rows[self._ids[row]].remove(row)
         if row < last:
-            self._ids[row] = self._ids[last]
-            self._rows[self._ids[row]] = row
+            moved = self._ids[row] = self._ids[last]
+            self._rows[moved].remove(last)
+            self._rows[moved].append(row)
             self._bounds[:, row] = self._bounds[:, last]
         self._ids.pop()
 
@@ -103,17 +121,30 @@ def _is_interval(values: Values) -> bool:
 
 
 @lru_cache(65_536)
-def _box(filter: Filter, attributes: tuple[str, ...]) -> tuple[tuple[float, ...], ...]:
-    """The lowest and highest value on each attribute, both included."""
+def _boxes(
+    filter: Filter, attributes: tuple[str, ...]
+) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+    """The lowest and highest value of each box on each attribute, both included."""
     made = regions(filter)
-    if len(made) != 1 or set(made[0]) - set(attributes):
-        raise ValueError(f"{filter!r} is not one conjunction over {', '.join(attributes)}")
-    lows, highs = [], []
+    if any(set(each) - set(attributes) for each in made):
+        raise ValueError(f"{filter!r} is not over {', '.join(attributes)}")
+    parts = []
     for name in attributes:
-        found = Dimension(attribute=name).ranges(filter)
-        values = made[0].get(name)
-        if len(found) != 1 or (values is not None and not _is_interval(values)):
+        parts.append(Dimension(attribute=name).ranges(filter))
+        if any(name in each and not _is_interval(each[name]) for each in made):
             raise ValueError(f"{filter!r} is not a range of numbers on {name}")
-        lows.append(found[0].low)
-        highs.append(found[0].high)
-    return tuple(lows), tuple(highs)
+    # As many different conjunctions as there are combinations of parts are all combinations.
+    bounds = {
+        tuple(
+            (each[name].numbers.low, each[name].numbers.high) if name in each else None
+            for name in attributes
+        )
+        for each in made
+    }
+    found = [
+        (tuple(part.low for part in each), tuple(part.high for part in each))
+        for each in product(*parts)
+    ]
+    if not found or len(bounds) != len(found) or len(made) != len(found):
+        raise ValueError(f"{filter!r} is not one conjunction of ranges")
+    return tuple(found)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shoal.broker.effects import Effect
+from shoal.broker.effects import Effect, MatchingWork
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.experiments.bluedove.testbed.compiled.plain import SimulatedCluster
@@ -76,6 +76,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     stands_for      each of them stands for so many of the paper's
     costs           cost of a message: that of a linear index, or of our engine
     search_ns       of a linear index, to search one of the paper's subscriptions
+    fixed           for a message, whatever is searched, in searches of one of them
     slowdown        servers are slower than the paper's by this factor
     dimensions      so many of the four attributes are searchable (IV-F)
     peers_by        the attribute, counted from 0, that divides peer-to-peer's subscriptions
@@ -95,6 +96,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: int = 1
     costs: Literal["linear", "engine"] = "linear"
     search_ns: int = SEARCH_NS
+    fixed: int = 0
     slowdown: int = 100
     dimensions: int = 4
     policy: Policy = Policy.ADAPTIVE
@@ -144,7 +146,10 @@ def costs_of(setting: BlueDoveSetting) -> ServiceCosts:
             processing_us=processing_us, stands_for=setting.stands_for, slowdown=setting.slowdown
         )
     search_ns = setting.search_ns * setting.stands_for * setting.slowdown
-    return ServiceCosts(processing_us=processing_us, matching_per_subscription_ns=search_ns)
+    fixed_ns = setting.fixed * setting.search_ns * setting.slowdown
+    return LinearCosts(
+        processing_us=processing_us, matching_per_subscription_ns=search_ns, fixed_ns=fixed_ns
+    )
 
 
 def traffic_of(setting: BlueDoveSetting, random: Random) -> StudyTraffic:
@@ -159,6 +164,15 @@ def traffic_of(setting: BlueDoveSetting, random: Random) -> StudyTraffic:
         drawing=setting.drawing,
         segments=setting.matchers,
     )
+
+
+class LinearCosts(ServiceCosts, frozen=True, kw_only=True):
+    """Costs of a matcher with a linear index: a time per subscription, and `fixed_ns` a message."""
+
+    fixed_ns: int = 0
+
+    def work_us(self, work: MatchingWork) -> int:
+        return super().work_us(work) + work.publications * self.fixed_ns // 1_000
 
 
 class Responses(NamedTuple):

@@ -6,13 +6,14 @@ attributes are spread evenly.  A message has a value on each: even over the whol
 adversely skewed attributes, in the subscriptions' own distribution (IV-F).
 
 That leaves open the places of the hot spots, the treatment of a range that reaches beyond an end,
-and how a range that meets several segments can be at one matcher only (IV-B). So there are three
+and how a range that meets several segments can be at one matcher only (IV-B). So there are four
 drawings:
 
     moved    hot spots amid the attribute's quarters, ranges moved inside
     cut      hot spots from one end to the other, ranges cut off at the ends
     single   ranges of 10, hot spots amid the quarters, ranges moved inside the segment of their
              middle, so that each is at one matcher for each attribute
+    ring     hot spots from one end to the other, ranges wrap round the attribute's ends
 
 With real data a message is a row of a table of numbers, and a subscription a range around a row,
 a quarter of the length of each attribute; so both are skewed alike, as the data are.
@@ -40,13 +41,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.segments import Dimension, quantile_cuts
-from shoal.model import And, Filter, Operator, predicate
+from shoal.model import And, Expression, Filter, Operator, Or, predicate
 
 LENGTH = 1_000.0
 RANGE = 250.0
 NARROW = 10.0
 ATTRIBUTES = ("a1", "a2", "a3", "a4")
-Drawing = Literal["moved", "cut", "single"]
+Drawing = Literal["moved", "cut", "single", "ring"]
 # The length of an attribute of real data has all but the outermost values.
 OUTERMOST = 0.01
 
@@ -94,7 +95,7 @@ class BlueDoveWorkload:
         count = len(ATTRIBUTES)
         self.hot_spots = (
             tuple(np.linspace(0.0, LENGTH, count).tolist())
-            if drawing == "cut"
+            if drawing in ("cut", "ring")
             else tuple(((np.arange(count) + 0.5) * LENGTH / count).tolist())
         )
 
@@ -122,9 +123,11 @@ class BlueDoveWorkload:
         return np.array(rows).reshape(count, len(ATTRIBUTES))
 
     def _range(self, middle: float) -> tuple[float, float]:
-        """Around a place, as the drawing has it."""
+        """Around a place, as the drawing has it; one from a high to a low value wraps."""
         if self._drawing == "cut":
             return max(middle - RANGE / 2, 0.0), min(middle + RANGE / 2, LENGTH)
+        if self._drawing == "ring":
+            return (middle - RANGE / 2) % LENGTH, (middle + RANGE / 2) % LENGTH
         if self._drawing == "moved":
             return _moved(middle, RANGE, 0.0, LENGTH)
         start = middle // self._segment * self._segment
@@ -227,8 +230,11 @@ class PointsWorkload:
 
 
 def _box(names: Sequence[str], lows: Sequence[float], highs: Sequence[float]) -> Filter:
-    tests = []
+    tests: list[Expression] = []
     for name, low, high in zip(names, lows, highs, strict=True):
-        tests.append(predicate(name, Operator.GE, low))
-        tests.append(predicate(name, Operator.LT, high))
+        ends = predicate(name, Operator.GE, low), predicate(name, Operator.LT, high)
+        if low < high:
+            tests += ends
+        else:
+            tests.append(Or(ends))
     return Filter(And(tuple(tests)))

@@ -47,7 +47,7 @@ def fan_out(matchers: int) -> int:
 
 def digest(table: MemberTable) -> dict[BrokerId, Age]:
     """The age of each entry, by name."""
-    return table.ages
+    return dict(table.ages)
 
 
 class Comparison(NamedTuple):
@@ -68,18 +68,18 @@ def compare(table: MemberTable, ages: Mapping[BrokerId, Age], now_us: int) -> Co
     """
     news, newer, wanted = [], {}, []
     heartbeats: dict[BrokerId, Age] = {}
-    own = table.ages
+    own, members = table.ages, table.members
     for name, mine in own.items():
         theirs = ages.get(name)
         if mine == theirs:
             continue
         if theirs is None:
-            news.append(table.members[name])
+            news.append(members[name])
         elif mine > theirs:
             if mine.is_heartbeat_of(theirs):
                 newer[name] = mine
             else:
-                news.append(table.members[name])
+                news.append(members[name])
         elif theirs.is_heartbeat_of(mine):
             heartbeats[name] = theirs
         else:
@@ -104,7 +104,9 @@ def choose_partners(
 
 def silent(table: MemberTable, me: BrokerId, before_us: int) -> list[Member]:
     """Live members without news since then, by name."""
-    found = ((name, table.members[name]) for name in table.heartbeats.silent(before_us))
+    names = table.heartbeats.silent(before_us)
+    members = table.members if names else {}
+    found = ((name, members[name]) for name in names)
     return [member for name, member in found if name != me and member.status is Status.ALIVE]
 
 

@@ -38,6 +38,7 @@ class Heartbeats:
         self._versions: Versions = np.zeros(_FIRST_ROOM, np.int64)
         self._heard_us: Versions = np.zeros(_FIRST_ROOM, np.int64)
         self._is_stale: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROOM, np.bool_)
+        self._has_stale = False
         # Places in the order of names; None after a new name.
         self._order: npt.NDArray[np.int64] | None = None
         self._names: list[BrokerId] = []
@@ -91,12 +92,22 @@ class Heartbeats:
         self._versions[places] = theirs[newer]
         self._heard_us[places] = now_us
         self._is_stale[places] = True
+        self._has_stale = self._has_stale or bool(len(places))
 
-    def take_stale(self) -> list[BrokerId]:
-        """The entries whose versions were renewed since the last call, or since they were put."""
+    def take_stale(self) -> list[tuple[BrokerId, int]]:
+        """The entries whose versions were renewed since the last call, or since they were put, with
+        these versions.
+        """
+        if not self._has_stale:
+            return []
+        self._has_stale = False
         places = np.flatnonzero(self._is_stale)
         self._is_stale[places] = False
-        return [self._names[place] for place in places.tolist()]
+        versions = self._versions[places].tolist()
+        return [
+            (self._names[place], each)
+            for place, each in zip(places.tolist(), versions, strict=True)
+        ]
 
     def silent(self, before_us: int) -> list[BrokerId]:
         """The entries that were last renewed before a time, by name."""

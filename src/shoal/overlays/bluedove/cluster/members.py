@@ -65,7 +65,11 @@ class Status(enum.Enum):
     DEAD = "dead"
 
 
-_RANK = {Status.ALIVE: 0, Status.LEFT: 1, Status.DEAD: 2}
+def _rank(status: Status) -> int:
+    """Of two entries of one generation the higher wins."""
+    if status is Status.ALIVE:
+        return 0
+    return 1 if status is Status.LEFT else 2
 
 
 class Age(NamedTuple):
@@ -108,12 +112,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def age(self) -> Age:
-        return Age(self.generation, _RANK[self.status], self.version, self.changed)
+        return Age(self.generation, _rank(self.status), self.version, self.changed)
 
     @property
     def basis(self) -> int:
         """A digest of the entry's age without its version."""
-        said = f"{self.broker} {self.generation} {_RANK[self.status]} {self.changed}"
+        said = f"{self.broker} {self.generation} {_rank(self.status)} {self.changed}"
         return xxh3_64_intdigest(said.encode())
 
 
@@ -149,8 +153,10 @@ class MemberTable:
         # The age of others' entry about the own matcher that it has not written in this
         # incarnation.
         self.contested: Age | None = None
-        # Their versions may be older than those of the heartbeats.
+        # Their versions, and those of the ages, may be older than those of the heartbeats.
         self._members: dict[BrokerId, Member] = {}
+        # By name in order.
+        self._ages: dict[BrokerId, Age] = {}
         # By this node's clock.
         self.heartbeats = Heartbeats()
         # Raised whenever a member changes in more than version.
@@ -160,11 +166,14 @@ class MemberTable:
     @property
     def members(self) -> Mapping[BrokerId, Member]:
         """All entries, by name."""
-        for name in self.heartbeats.take_stale():
-            row = self._members[name]
-            version = self.heartbeats.version(name)
-            self._members[name] = msgspec.structs.replace(row, version=version)
+        self._refresh()
         return self._members
+
+    def _refresh(self) -> None:
+        """Bring entries and ages up to the heartbeats."""
+        for name, version in self.heartbeats.take_stale():
+            self._members[name] = msgspec.structs.replace(self._members[name], version=version)
+            self._ages[name] = self._ages[name]._replace(version=version)
 
     @property
     def names(self) -> Collection[BrokerId]:
@@ -176,13 +185,10 @@ class MemberTable:
         return self._members.get(broker)
 
     @property
-    def ages(self) -> dict[BrokerId, Age]:
+    def ages(self) -> Mapping[BrokerId, Age]:
         """The age of each entry, by name in order."""
-        return {name: member.age for name, member in sorted(self.members.items())}
-
-    def age(self, broker: BrokerId) -> Age:
-        """The age of a known entry."""
-        return self._members[broker].age._replace(version=self.heartbeats.version(broker))
+        self._refresh()
+        return self._ages
 
     def alive(self) -> list[BrokerId]:
         """The names of the live members, in order."""
@@ -192,12 +198,11 @@ class MemberTable:
     def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
         """Merge newer entries; returns the members with more than a new version."""
         changed = []
+        ages, count = self.ages, len(self._ages)
         for member in members:
             known = self._members.get(member.broker)
-            if known is member:
-                continue  # most of a table that comes is here already
             age = member.age
-            is_newer = known is None or self.age(member.broker) < age
+            is_newer = known is None or ages[member.broker] < age
             if member.broker == self._own and age.generation:
                 if is_newer or age.generation < self.born:
                     self.contested = age if self.contested is None else max(age, self.contested)
@@ -206,9 +211,15 @@ class MemberTable:
                 continue
             if len(member.segments) != self.dimensions:
                 continue  # of another configuration: it cannot be used here
-            if self._put(member, now_us):
+            if self._put(member, age, now_us):
                 changed.append(member.broker)
+        self._sort_ages(count)
         return changed
+
+    def _sort_ages(self, count: int) -> None:
+        """Have ages in order again after there were so many."""
+        if len(self._ages) > count:
+            self._ages = dict(sorted(self._ages.items()))
 
     def replaced(self, members: Iterable[Member]) -> list[Member]:
         """The entries of earlier incarnations that these would replace."""
@@ -222,15 +233,18 @@ class MemberTable:
 
     def write(self, member: Member, now_us: int) -> None:
         """Store the own matcher's entry."""
-        self._put(member, now_us)
+        count = len(self._ages)
+        self._put(member, member.age, now_us)
+        self._sort_ages(count)
 
-    def _put(self, member: Member, now_us: int) -> bool:
+    def _put(self, member: Member, age: Age, now_us: int) -> bool:
         """Returns whether that changes more than the version."""
         known = self._members.get(member.broker)
         self._members[member.broker] = member
         before = after = 0
-        if known is None or not member.age.is_heartbeat_of(known.age):
+        if known is None or not age.is_heartbeat_of(self._ages[member.broker]):
             before, after = 0 if known is None else known.basis, member.basis
+        self._ages[member.broker] = age
         self.heartbeats.put(member.broker, before, after, member.version, now_us)
         if (
             known is not None
@@ -245,13 +259,14 @@ class MemberTable:
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Merge heartbeats of members without changes."""
+        mine = self.ages
         for name, age in ages.items():
             if name not in self._members or name == self._own:
                 continue
-            known = self.age(name)
+            known = mine[name]
             if age > known and age.is_heartbeat_of(known):
                 row = msgspec.structs.replace(self._members[name], version=age.version)
-                self._put(row, now_us)
+                self._put(row, age, now_us)
 
     def renew_all(self, versions: bytes, now_us: int) -> None:
         """Merge the heartbeats of a table of the same basis."""

@@ -244,7 +244,7 @@ class ClusterMembership:
             # It served in an earlier incarnation; others must not count that as present service.
             self._generation = max(self._generation, said.generation + 1)
             self._write(now_us)
-        elif said <= table.age(self._node.broker):
+        elif said <= table.ages[self._node.broker]:
             if not was_known:  # it began as if it were new: others may serve its segments by now
                 self._rise_again(now_us, out)
         elif said.generation == self._generation:

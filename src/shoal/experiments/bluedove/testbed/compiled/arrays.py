@@ -127,10 +127,10 @@ class MatcherArrays(NamedTuple):
 class SetArrays(NamedTuple):
     """Subscriptions and sets.
 
-    bounds      of the subscriptions of all sets: the lowest value on each attribute, then the
+    bounds      of the boxes of all sets: the lowest value on each attribute, then the
                 highest, both included
     home        the subscriber's dispatcher
-    start       where a set begins, by matcher and dimension
+    start, rows  where a set begins, and how many boxes it has, by matcher and dimension
     lowest, per_cell    an attribute's values are in `CELLS` cells: of the lowest value, and cells
                 for a unit
     bits        rows of a set that may match in a cell, a bit each; by attribute and cell, in whole
@@ -141,6 +141,7 @@ class SetArrays(NamedTuple):
     bounds: Floats
     home: Whole
     start: Whole
+    rows: Whole
     lowest: Floats
     per_cell: Floats
     bits: npt.NDArray[np.uint64]

@@ -35,7 +35,6 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
     ClusterArrays,
     Floats,
     SetArrays,
-    Whole,
 )
 from shoal.experiments.bluedove.testbed.compiled.heap import drop_first, push
 from shoal.matching.compiled.kernels.compiler import kernel
@@ -191,10 +190,10 @@ def _cell(sets: SetArrays, attribute: int, value: float) -> int:
 
 
 @kernel
-def fill_cells(sets: SetArrays, sizes: Whole) -> None:
-    """Set the bits of all rows in the cells that they meet; `sizes` of the sets, in order."""
+def fill_cells(sets: SetArrays) -> None:
+    """Set the bits of all rows in the cells that they meet."""
     attributes = sets.lowest.shape[0]
-    starts = sets.start.ravel()
+    starts, sizes = sets.start.ravel(), sets.rows.ravel()
     for number in range(sizes.shape[0]):
         words = (sizes[number] + 63) // 64
         for row in range(sizes[number]):
@@ -226,8 +225,7 @@ def _send_matches(
     returns these dispatchers as bits.
     """
     sets, values = state.sets, state.slots.values[slot]
-    size = state.matchers.size[matcher, dimension]
-    words = (size + 63) // 64
+    words = (sets.rows[matcher, dimension] + 63) // 64
     number = matcher * state.matchers.size.shape[1] + dimension
     dispatchers = state.dispatchers.number.shape[0]
     columns = np.empty(values.shape[0], np.int64)

@@ -105,6 +105,7 @@ def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArra
         bounds=every,
         home=np.array(homes, np.int64),
         start=np.array(start, np.int64).reshape(len(matchers), -1),
+        rows=sizes.reshape(len(matchers), -1),
         lowest=lowest,
         per_cell=CELLS / np.maximum(highest - lowest, 1e-9),
         bits=np.zeros(int(words.sum()), np.uint64),
@@ -112,5 +113,5 @@ def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArra
         owners=np.zeros(0, np.int64),
         first=np.zeros(0, np.int64),
     )
-    fill_cells(sets, sizes)
+    fill_cells(sets)
     return sets
