@@ -52,7 +52,7 @@ def test_a_study_has_pages_and_is_continued(
     out = tmp_path / "study"
     assert reproduce("bluedove", "--out", out) == 0
     assert "RESULTS.md" in capsys.readouterr().out
-    assert len(made) == len(set(made)) == 71
+    assert len(made) == len(set(made)) == 143
     text = (out / "RESULTS.md").read_text(encoding="utf-8")
     assert "67 times" in text
     assert "**missed**" in text

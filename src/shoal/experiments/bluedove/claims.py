@@ -17,6 +17,7 @@ from shoal.experiments.bluedove.grid import (
     DIMENSIONS,
     ENGINE_SPEED,
     RARELY_S,
+    READINGS,
     SINGLE_SPEED,
     BlueDoveScale,
     adverse_name,
@@ -50,7 +51,7 @@ from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
 from shoal.report.study import StudyFinding
 
 LINEAR, ENGINE = "linear index, ranges moved inside", "our engine"
-CUT, SINGLE = "ranges cut off, hot spots from end to end", "ranges of 10, one matcher each"
+CUT, SINGLE = READINGS[0].in_words, READINGS[1].in_words
 RARE = f"loads reported every {RARELY_S} s"
 
 
@@ -58,9 +59,15 @@ def judge_all(evidence: BlueDoveEvidence) -> list[StudyFinding]:
     """Every claim's finding, in their order; then those of other readings, where there are runs."""
     scale = evidence.scale
     slowdown = scale.slowdown
+    narrow = round(slowdown * scale.most * SINGLE_SPEED)
     others = {
-        CUT: (evidence.under("cut"), freshness(slowdown)),
-        SINGLE: (evidence.under("single"), freshness(round(slowdown * scale.most * SINGLE_SPEED))),
+        **{
+            each.in_words: (
+                evidence.under(each.name),
+                freshness(narrow if each.drawing == "single" else slowdown),
+            )
+            for each in READINGS
+        },
         RARE: (evidence.with_rare_reports(), freshness(slowdown, RARELY_S)),
         ENGINE: (evidence.under("engine"), freshness(slowdown * ENGINE_SPEED)),
     }

@@ -37,8 +37,32 @@ ENGINE_SPEED, SINGLE_SPEED = 50, 0.5
 # Trials are this many times longer if limits still changed by 3 % and more in trials twice as long:
 # a policy that follows reports without prediction oscillates, and few ranges meet few matchers.
 LONGER = 4
-# The other drawings; all other runs have the first.
-DRAWINGS: tuple[Drawing, ...] = ("cut", "single")
+
+
+class NamedReading(NamedTuple):
+    """A reading of the paper's open points, in whose place all other runs have ranges moved inside
+    and no cost for a message.
+
+    name       begins the names of its runs
+    in_words   as pages have it
+    fixed      time for each message, in searches of one subscription
+    """
+
+    name: str
+    in_words: str
+    drawing: Drawing
+    fixed: int = 0
+
+
+# The drawings; then those that explain most with a cost for a message, and that (`reading_fit`).
+READINGS = (
+    NamedReading("cut", "ranges cut off, hot spots from end to end", "cut"),
+    NamedReading("single", "ranges of 10, one matcher each", "single"),
+    NamedReading("ring", "ranges round a ring, hot spots from end to end", "ring"),
+    NamedReading("fixed-moved", "ranges moved inside, 2,000 searches a message", "moved", 2_000),
+    NamedReading("fixed-single", "ranges of 10, 500 searches a message", "single", 500),
+    NamedReading("fixed-ring", "ranges round a ring, 1,000 searches a message", "ring", 1_000),
+)
 # The attribute with the least skewed subscriptions: peer-to-peer does best by it, and worst by the
 # first one.
 EVENEST = 1
@@ -251,56 +275,56 @@ def _workloads(maker: _Maker) -> Iterator[ClusterRun]:
 
 
 def _readings(maker: _Maker) -> Iterator[ClusterRun]:
-    """The runs of figures 6a, 7 and 11 as the other drawings have them."""
+    """The runs of figures 6a, 6b, 7 and 11 under other readings."""
     scale = maker.scale
-    for drawing in DRAWINGS:
-        varied: dict[str, dict[str, object]] = {
-            **{
-                rate_name(system, matchers): {"system": system, "matchers": matchers}
-                for system in SYSTEMS
-                for matchers in (min(scale.sizes), scale.most)
-            },
-            **{
-                evenest_name(matchers): {"system": PEERS, "matchers": matchers, "peers_by": EVENEST}
-                for matchers in (min(scale.sizes), scale.most)
-            },
-            **{policy_name(policy): {"policy": policy} for policy in BLIND},
-            dimensions_name(1): {"dimensions": 1},
-            deviation_name(max(scale.deviations)): {"deviation": max(scale.deviations)},
-            adverse_name(max(scale.adverse)): {"adverse": max(scale.adverse)},
-        }
-        for name, option in varied.items():
-            if drawing == "single":
-                matchers = int(str(option.get("matchers", scale.most)))
-                option["dispatchers"] = matchers
-                option["messages"] = scale.messages * (LONGER if matchers < scale.most else 1)
-                if option.get("system") != FULL:
-                    option["slowdown"] = round(scale.slowdown * matchers * SINGLE_SPEED)
-            yield maker.run(prefixed(drawing, name), "rate", 4.0, drawing=drawing, **option)
-    yield from _narrow_subscriptions(maker)
+    few_and_many = (min(scale.sizes), scale.most)
+    rates: dict[str, dict[str, object]] = {
+        **{
+            rate_name(system, matchers): {"system": system, "matchers": matchers}
+            for system in SYSTEMS
+            for matchers in few_and_many
+        },
+        **{
+            evenest_name(matchers): {"system": PEERS, "matchers": matchers, "peers_by": EVENEST}
+            for matchers in few_and_many
+        },
+        **{policy_name(policy): {"policy": policy} for policy in BLIND},
+        dimensions_name(1): {"dimensions": 1},
+        deviation_name(max(scale.deviations)): {"deviation": max(scale.deviations)},
+        adverse_name(max(scale.adverse)): {"adverse": max(scale.adverse)},
+    }
+    most: dict[str, dict[str, object]] = {
+        BLUEDOVE: {},
+        PEERS: {"system": PEERS},
+        EVENEST_PEERS: {"system": PEERS, "peers_by": EVENEST},
+        FULL: {"system": FULL},
+    }
+    for reading in READINGS:
+        for name, option in rates.items():
+            yield maker.run(prefixed(reading.name, name), "rate", 4.0,
+                            **_under(reading, scale, option))  # fmt: skip
+        for name, option in most.items():
+            option = _under(reading, scale, option) | {
+                "messages": scale.messages,
+                "subscriptions": max(50, scale.subscriptions // 4),
+                "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
+            }
+            run = prefixed(reading.name, subscriptions_name(name, scale.most))
+            yield maker.run(run, "subscriptions", 6.0, **option)
 
 
-def _narrow_subscriptions(maker: _Maker) -> Iterator[ClusterRun]:
-    """Figure 6b where each subscription is at one matcher for each attribute."""
-    scale = maker.scale
-    options: dict[str, object] = {
-        "drawing": "single",
-        "matchers": scale.most,
-        "dispatchers": scale.most,
-        "subscriptions": max(50, scale.subscriptions // 4),
-        "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
-    }
-    slower: dict[str, object] = {"slowdown": round(scale.slowdown * scale.most * SINGLE_SPEED)}
-    varied: dict[str, dict[str, object]] = {
-        BLUEDOVE: slower,
-        PEERS: slower,
-        EVENEST_PEERS: slower | {"peers_by": EVENEST},
-        FULL: {},
-    }
-    for name, option in varied.items():
-        system = PEERS if name == EVENEST_PEERS else name
-        run = prefixed("single", subscriptions_name(name, scale.most))
-        yield maker.run(run, "subscriptions", 6.0, system=system, **options, **option)
+def _under(
+    reading: NamedReading, scale: BlueDoveScale, option: Mapping[str, object]
+) -> dict[str, object]:
+    """A run's options under a reading; narrow ranges take slower servers."""
+    found: dict[str, object] = {"drawing": reading.drawing, "fixed": reading.fixed, **option}
+    if reading.drawing == "single":
+        matchers = int(str(option.get("matchers", scale.most)))
+        found["dispatchers"] = matchers
+        found["messages"] = scale.messages * (LONGER if matchers < scale.most else 1)
+        if option.get("system") != FULL:
+            found["slowdown"] = round(scale.slowdown * matchers * SINGLE_SPEED)
+    return found
 
 
 def _reports(maker: _Maker) -> Iterator[ClusterRun]:

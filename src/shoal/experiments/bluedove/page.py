@@ -41,8 +41,10 @@ NOTES = (
     "paper's by that factor, wherever a row says so.",
     "Claims are judged first with ranges moved inside the attributes and hot spots amid their "
     "quarters; then, as far as there are runs, with ranges cut off and hot spots from end to end, "
-    "with ranges of 10 at one matcher each, with loads reported more rarely, and with what our own "
-    "engine takes, as measured.",
+    "with ranges of 10 at one matcher each, with ranges round a ring, with a cost for each message "
+    "beside that of the search, with loads reported more rarely, and with what our own engine "
+    "takes, as measured. A cost for each delivery explains the paper better with ranges of 10 "
+    "only, where a message has a thousandth of a delivery, so that none is simulated.",
     "Saturated is what makes response times grow linearly, seen in the slowest 2 % of the "
     "messages, or what makes more and more wait. Where forwarding does not look at loads the limit "
     "is arithmetic, checked by a trial below and one above. A message's response time ends when "
