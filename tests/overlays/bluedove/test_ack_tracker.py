@@ -18,11 +18,17 @@ from shoal.broker.messages import Publish, Subscribe, Unsubscribe
 from shoal.matching.semantics import matches
 from shoal.model import Publication, Subscription
 from shoal.overlays.bluedove.dispatching.outbox import DispatchOutbox
-from shoal.overlays.bluedove.messages import MatchAnswer, MatchResults, Receipt, Stored
+from shoal.overlays.bluedove.messages import (
+    MatchAnswer,
+    MatchRequest,
+    MatchResults,
+    Receipt,
+    Stored,
+)
 from shoal.overlays.bluedove.parameters import DeliveryOrder
 from tests.broker.transcript import subscription
 from tests.examples import examples
-from tests.overlays.bluedove.cluster import Cluster, parameters
+from tests.overlays.bluedove.cluster import SECOND_US, Cluster, parameters
 
 
 def publications(first: int, *xs: int, assured: bool = True) -> Publish:
@@ -85,6 +91,27 @@ def test_a_publication_sent_to_another_matcher_is_settled_there(order: DeliveryO
     cluster.crash(matcher)
     cluster.settle()
     assert waiting.done == ["it"]
+
+
+def test_receivers_have_time_to_confirm_a_match_that_came_late() -> None:
+    """A publication that waited long is not matched again because its receivers are not done."""
+    cluster = Cluster(parameters(order=DeliveryOrder.FREE, load_interval_us=200_000))
+    timeout_s = cluster.parameters.answer_timeout_us / SECOND_US
+    cluster.run(2)
+    cluster.ask("D2", "C", Subscribe(subscription("s", "x < 500", "C")))
+    cluster.settle()
+    cluster.held |= {MatchRequest: [], Receipt: []}
+    cluster.publish("D1", 1, x=100, y=100)
+    cluster.run(2 * timeout_s + 1)
+    cluster.release(MatchRequest)
+    cluster.run(timeout_s)
+    assert len(cluster.sent_of(MatchRequest)) == 1
+    cluster.run(timeout_s + 1)
+    assert len(cluster.sent_of(MatchRequest)) == 2
+    cluster.release(Receipt)
+    cluster.settle()
+    assert not cluster.strategies["D1"].dispatcher.outbox
+    assert len(cluster.delivered()) == 1
 
 
 def test_a_full_dispatcher_accepts_awaited_publications(monkeypatch: pytest.MonkeyPatch) -> None:
