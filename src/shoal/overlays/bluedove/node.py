@@ -93,9 +93,7 @@ class BlueDoveNode:
 
         Restarted matchers get their earlier entry, which they may not know.
         """
-        entry = self.table.entry
-        # Most of a table that comes is here already.
-        members = tuple(member for member in members if entry(member.broker) is not member)
+        members = self.table.without_known(members)
         if not members:
             return
         earlier = self.table.replaced(members)

@@ -184,6 +184,11 @@ class MemberTable:
         """One entry, but for its version."""
         return self._members.get(broker)
 
+    def without_known(self, members: Iterable[Member]) -> list[Member]:
+        """These but for entries that are here themselves, as is most of a table that comes."""
+        known = self._members.get
+        return [member for member in members if known(member.broker) is not member]
+
     @property
     def ages(self) -> Mapping[BrokerId, Age]:
         """The age of each entry, by name in order."""
