@@ -140,6 +140,15 @@ def test_tables_of_one_basis_exchange_versions_as_they_would_ages(
     assert first.heartbeats.silent(5) == twin.heartbeats.silent(5)
 
 
+def test_versions_that_do_not_fit_are_not_sent_as_bytes() -> None:
+    table = tables(2)["M0"]
+    assert len(table.heartbeats.to_bytes()) == 8
+    for version in (2**32, 2**64 - 1):
+        table.merge([msgspec.structs.replace(table.members["M1"], version=version)], 1)
+        assert table.heartbeats.to_bytes() == b""
+        assert digest(table)["M1"].version == version
+
+
 def test_partners_are_alive_and_sometimes_lost() -> None:
     table = tables(5)["M0"]
     dead = msgspec.structs.replace(table.members["M4"], status=Status.DEAD)

@@ -27,6 +27,10 @@ from shoal.model import BrokerId
 
 Versions = npt.NDArray[np.int64]
 _FIRST_ROOM = 8
+# A version on the wire: matchers announce themselves once a second.
+_WIRE = np.dtype("<u4")
+_GREATEST = np.iinfo(_WIRE).max
+_LARGEST = np.iinfo(np.int64).max
 
 
 class Heartbeats:
@@ -65,25 +69,27 @@ class Heartbeats:
                 self._versions, self._heard_us = _longer(self._versions), _longer(self._heard_us)
                 self._is_stale = np.concatenate([self._is_stale, np.zeros_like(self._is_stale)])
         self.basis ^= before ^ after
-        self._versions[place] = version
+        self._versions[place] = min(version, _LARGEST)
         self._heard_us[place] = now_us
         self._is_stale[place] = False
 
     def to_bytes(self) -> bytes:
-        """All versions, eight bytes each, in the order of names."""
-        return self._ordered().astype("<i8").tobytes()
+        """All versions, four bytes each, in the order of names; none if one is too great."""
+        versions = self._ordered()
+        is_small = bool(((versions >= 0) & (versions <= _GREATEST)).all())
+        return versions.astype(_WIRE).tobytes() if is_small else b""
 
     def fits(self, basis: int, versions: bytes) -> bool:
         """Whether these are versions of a table of this basis, and of as many entries."""
-        return basis == self.basis and len(versions) == 8 * len(self)
+        return basis == self.basis and len(versions) == _WIRE.itemsize * len(self)
 
     def is_ahead_of(self, versions: bytes) -> bool:
         """Whether any version here is greater; of a table of the same basis."""
-        return bool((self._ordered() > np.frombuffer(versions, "<i8")).any())
+        return bool((self._ordered() > np.frombuffer(versions, _WIRE)).any())
 
     def renew(self, versions: bytes, own: BrokerId | None, now_us: int) -> None:
         """Take over greater versions, but for the own entry; of a table of the same basis."""
-        theirs = np.frombuffer(versions, "<i8")
+        theirs = np.frombuffer(versions, _WIRE)
         newer = np.flatnonzero(theirs > self._ordered())
         places = self._in_order()[newer]
         if own in self._places:

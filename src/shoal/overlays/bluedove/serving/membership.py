@@ -180,8 +180,10 @@ class ClusterMembership:
             return
         self._write(now_us)
         self._round += 1
-        heartbeats = node.table.heartbeats
-        message = Digest(basis=heartbeats.basis, versions=heartbeats.to_bytes())
+        versions = node.table.heartbeats.to_bytes()
+        message = Digest(basis=node.table.heartbeats.basis, versions=versions)
+        if not versions:
+            message = Digest(digest(node.table))
         for partner in choose_partners(node.table, node.broker, self._round, node.random):
             node.send(partner, message, now_us, out)
         for member in silent(node.table, node.broker, now_us - node.parameters.failure_us):
