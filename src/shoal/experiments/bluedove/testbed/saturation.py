@@ -17,14 +17,13 @@ whole trial holds.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shoal.broker.effects import MatchingWork
 from shoal.experiments.bluedove.testbed.testbed import BlueDoveSetting, LoadedCluster, Responses
-from shoal.model import BrokerId
+from shoal.matching.segments import HIGHEST
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 # The first part of a trial, while queues fill, is not looked at.
@@ -182,27 +181,43 @@ def expected_rate(testbed: LoadedCluster, least: int = GUESSED_FROM) -> float:
     Of several candidates the least is taken, or, where the policy is blind, each as often.
     """
     parameters, costs = testbed.parameters, testbed.costs
-    cost_us: dict[tuple[BrokerId, int], int] = {}
-    for name, strategy in testbed.strategies.items():
-        if strategy.matcher is not None:
-            for dimension, rows in enumerate(strategy.matcher.sets):
-                cost_us[name, dimension] = costs.work_us(MatchingWork(1, len(rows)))
+    names = [name for name, each in testbed.strategies.items() if each.matcher is not None]
+    number_of = {name: number for number, name in enumerate(names)}
     table = testbed.strategies[parameters.dispatchers[0]].node.table
-    busy_us: dict[BrokerId, float] = defaultdict(float)
     count = max(least, GUESSED_EACH * len(parameters.matchers))
-    names = testbed.traffic.attributes
-    for row in testbed.traffic.messages(count).tolist():
-        message = dict(zip(names, row, strict=True))
-        candidates = [
-            (name, number)
-            for number, dimension in enumerate(parameters.dimensions)
-            for name in table.owners(number, dimension.place(message))
-        ]
-        if parameters.policy is not Policy.RANDOM:
-            candidates = [min(candidates, key=cost_us.__getitem__)]
-        for candidate in candidates:
-            busy_us[candidate[0]] += cost_us[candidate] / len(candidates)
-    return count * testbed.setting.cores * 1e6 / max(1.0, *busy_us.values())
+    messages = testbed.traffic.messages(count)
+    # By dimension: the interval of each message; and of each interval the candidates' numbers, and
+    # what a message costs each of them.
+    intervals, owners, costs_us = [], [], []
+    for number, dimension in enumerate(parameters.dimensions):
+        cuts, served = table.intervals(number)
+        column = testbed.traffic.attributes.index(dimension.attribute)
+        places = np.minimum(messages[:, column], HIGHEST)
+        intervals.append(np.searchsorted(cuts, places, side="right"))
+        owners.append([[number_of[name] for name in each] for each in served])
+        sizes = {name: len(testbed.matcher(name).sets[number]) for each in served for name in each}
+        found = {name: costs.work_us(MatchingWork(1, size)) for name, size in sizes.items()}
+        costs_us.append([[found[name] for name in each] for each in served])
+    busy_us = np.zeros(len(names))
+    if parameters.policy is Policy.RANDOM:
+        lengths = [np.array([len(each) for each in served]) for served in owners]
+        candidates = sum(one[places] for one, places in zip(lengths, intervals, strict=True))
+        for served, cost_us, places in zip(owners, costs_us, intervals, strict=True):
+            shares = np.bincount(places, 1 / candidates, len(served))
+            for share, numbers, costs_each in zip(shares, served, cost_us, strict=True):
+                busy_us[numbers] += share * np.array(costs_each)
+    else:
+        # The least of each interval, and then of each message's dimensions; the first of equals.
+        lowest = [np.array([min(each, default=np.inf) for each in cost_us]) for cost_us in costs_us]
+        least_us = [one[places] for one, places in zip(lowest, intervals, strict=True)]
+        chosen = np.array(least_us).argmin(axis=0)
+        for number, (served, cost_us) in enumerate(zip(owners, costs_us, strict=True)):
+            counts = np.bincount(intervals[number][chosen == number], minlength=len(served))
+            for times, numbers, costs_each in zip(counts, served, cost_us, strict=True):
+                if numbers:
+                    best = int(np.argmin(costs_each))
+                    busy_us[numbers[best]] += times * costs_each[best]
+    return float(count * testbed.setting.cores * 1e6 / max(1.0, busy_us.max()))
 
 
 def saturation_rate(testbed: LoadedCluster, messages: int) -> float:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from shoal.broker.effects import Effect, MatchingWork
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
+from shoal.experiments.bluedove.testbed.compiled.layout import matcher_of
 from shoal.experiments.bluedove.testbed.compiled.plain import SimulatedCluster
 from shoal.experiments.bluedove.testbed.compiled.running import CompiledRun
 from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
@@ -47,6 +48,7 @@ from shoal.overlays.bluedove.parameters import (
     peer_to_peer,
 )
 from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.bluedove.serving.matcher import Matcher
 from shoal.overlays.bluedove.serving.queues import Index
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
@@ -368,6 +370,10 @@ class LoadedCluster:
 
     def _note_answers(self) -> None:
         self._stream.note(strategy.answered_us for strategy in self.strategies.values())
+
+    def matcher(self, name: BrokerId) -> Matcher:
+        """The matcher of a broker that has one."""
+        return matcher_of(self.strategies[name])
 
     # --- load ---------------------------------------------------------------------------------
 
