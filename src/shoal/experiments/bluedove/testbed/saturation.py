@@ -190,14 +190,14 @@ def expected_rate(testbed: LoadedCluster, least: int = GUESSED_FROM) -> float:
     # what a message costs each of them.
     intervals, owners, costs_us = [], [], []
     for number, dimension in enumerate(parameters.dimensions):
-        cuts, served = table.intervals(number)
+        cuts, holders = table.intervals(number)
         column = testbed.traffic.attributes.index(dimension.attribute)
         places = np.minimum(messages[:, column], HIGHEST)
         intervals.append(np.searchsorted(cuts, places, side="right"))
-        owners.append([[number_of[name] for name in each] for each in served])
-        sizes = {name: len(testbed.matcher(name).sets[number]) for each in served for name in each}
+        owners.append([[number_of[name] for name in each] for each in holders])
+        sizes = {name: len(testbed.matcher(name).sets[number]) for each in holders for name in each}
         found = {name: costs.work_us(MatchingWork(1, size)) for name, size in sizes.items()}
-        costs_us.append([[found[name] for name in each] for each in served])
+        costs_us.append([[found[name] for name in each] for each in holders])
     busy_us = np.zeros(len(names))
     if parameters.policy is Policy.RANDOM:
         lengths = [np.array([len(each) for each in served]) for served in owners]
