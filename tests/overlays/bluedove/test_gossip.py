@@ -143,8 +143,10 @@ def test_tables_of_one_basis_exchange_versions_as_they_would_ages(
 def test_versions_that_do_not_fit_are_not_sent_as_bytes() -> None:
     table = tables(2)["M0"]
     assert len(table.heartbeats.to_bytes()) == 8
-    for version in (2**32, 2**64 - 1):
-        table.merge([msgspec.structs.replace(table.members["M1"], version=version)], 1)
+    for generation, version in ((1, 2**32), (1, 2**64 - 1), (2, -1)):
+        row = table.members["M1"]
+        row = msgspec.structs.replace(row, generation=generation, version=version)
+        table.merge([row], 1)
         assert table.heartbeats.to_bytes() == b""
         assert digest(table)["M1"].version == version
 

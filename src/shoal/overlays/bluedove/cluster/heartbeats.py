@@ -43,8 +43,8 @@ class Heartbeats:
         self._heard_us: Versions = np.zeros(_FIRST_ROOM, np.int64)
         self._is_stale: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROOM, np.bool_)
         self._has_stale = False
-        # Places in the order of names; None after a new name.
-        self._order: npt.NDArray[np.int64] | None = None
+        # Whether places are in the order of names.
+        self._is_sorted = True
         self._names: list[BrokerId] = []
 
     def __len__(self) -> int:
@@ -63,8 +63,8 @@ class Heartbeats:
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = len(self._names)
+            self._is_sorted = self._is_sorted and not (self._names and name < self._names[-1])
             self._names.append(name)
-            self._order = None
             if place == len(self._versions):
                 self._versions, self._heard_us = _longer(self._versions), _longer(self._heard_us)
                 self._is_stale = np.concatenate([self._is_stale, np.zeros_like(self._is_stale)])
@@ -74,10 +74,11 @@ class Heartbeats:
         self._is_stale[place] = False
 
     def to_bytes(self) -> bytes:
-        """All versions, four bytes each, in the order of names; none if one is too great."""
+        """All versions, four bytes each, in the order of names; none if one does not fit."""
         versions = self._ordered()
-        is_small = bool(((versions >= 0) & (versions <= _GREATEST)).all())
-        return versions.astype(_WIRE).tobytes() if is_small else b""
+        if versions.max(initial=0) > _GREATEST or versions.min(initial=0) < 0:
+            return b""
+        return versions.astype(_WIRE).tobytes()
 
     def fits(self, basis: int, versions: bytes) -> bool:
         """Whether these are versions of a table of this basis, and of as many entries."""
@@ -89,16 +90,15 @@ class Heartbeats:
 
     def renew(self, versions: bytes, own: BrokerId | None, now_us: int) -> None:
         """Take over greater versions, but for the own entry; of a table of the same basis."""
-        theirs = np.frombuffer(versions, _WIRE)
-        newer = np.flatnonzero(theirs > self._ordered())
-        places = self._in_order()[newer]
+        mine, theirs = self._ordered(), np.frombuffer(versions, _WIRE)
+        is_newer = theirs > mine
         if own in self._places:
-            is_other = places != self._places[own]
-            newer, places = newer[is_other], places[is_other]
-        self._versions[places] = theirs[newer]
-        self._heard_us[places] = now_us
-        self._is_stale[places] = True
-        self._has_stale = self._has_stale or bool(len(places))
+            is_newer[self._places[own]] = False
+        np.copyto(mine, theirs, where=is_newer)
+        count = len(self)
+        self._heard_us[:count][is_newer] = now_us
+        self._is_stale[:count] |= is_newer
+        self._has_stale = True
 
     def take_stale(self) -> list[tuple[BrokerId, int]]:
         """The entries whose versions were renewed since the last call, or since they were put, with
@@ -120,14 +120,16 @@ class Heartbeats:
         places = np.flatnonzero(self._heard_us[: len(self)] < before_us)
         return sorted(self._names[place] for place in places.tolist())
 
-    def _in_order(self) -> npt.NDArray[np.int64]:
-        if self._order is None:
-            names, places = self._names, range(len(self._names))
-            self._order = np.array(sorted(places, key=names.__getitem__), np.int64)
-        return self._order
-
     def _ordered(self) -> Versions:
-        return self._versions[self._in_order()]
+        """The versions in the order of names, as a part of the array."""
+        if not self._is_sorted:
+            order = sorted(range(len(self)), key=self._names.__getitem__)
+            for values in (self._versions, self._heard_us, self._is_stale):
+                values[: len(self)] = values[order]
+            self._names.sort()
+            self._places = {name: place for place, name in enumerate(self._names)}
+            self._is_sorted = True
+        return self._versions[: len(self)]
 
 
 def _longer(values: Versions) -> Versions:
