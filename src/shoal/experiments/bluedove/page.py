@@ -44,7 +44,7 @@ NOTES = (
     "with ranges of 10 at one matcher each, with ranges round a ring, with a cost for each message "
     "beside that of the search, with loads reported more rarely, and with what our own engine "
     "takes, as measured. A cost for each delivery explains the paper better with ranges of 10 "
-    "only, where a message has a thousandth of a delivery, so that none is simulated.",
+    "only, where a message has less than a thousandth of a delivery, so that none is simulated.",
     "Saturated is what makes response times grow linearly, seen in the slowest 2 % of the "
     "messages, or what makes more and more wait. Where forwarding does not look at loads the limit "
     "is arithmetic, checked by a trial below and one above. A message's response time ends when "
