@@ -49,18 +49,13 @@ INTERESTS = 80
 
 
 class DynatopsScale(NamedTuple):
-    """Sizes: the grid of cells and its users, and brokers, topics and users without places.
-
-    location_hours   of users with places, where systems are compared
-    varied_hours     the same where a parameter varies
-    """
+    """Sizes: the grid of cells and its users, and brokers, topics and users without places."""
 
     name: ScaleName
     columns: int
     rows: int
     located: int
     location_hours: int
-    varied_hours: int
     brokers: int
     topics: int
     users: int
@@ -68,8 +63,8 @@ class DynatopsScale(NamedTuple):
 
 
 SCALES: Mapping[ScaleName, DynatopsScale] = {
-    "small": DynatopsScale("small", 30, 10, 8_000, 96, 96, 100, 300, 15_000, 40),
-    "paper": DynatopsScale("paper", 60, 20, 40_000, 24 * 92, 24 * 28, 100, 1_000, 50_000, 100),
+    "small": DynatopsScale("small", 30, 10, 8_000, 96, 100, 300, 15_000, 40),
+    "paper": DynatopsScale("paper", 60, 20, 40_000, 24 * 92, 100, 1_000, 50_000, 100),
 }
 
 
@@ -136,7 +131,7 @@ def _cells(scale: DynatopsScale, seed: int, trace: str, files: Files) -> Iterato
         columns=scale.columns,
         rows=scale.rows,
         users=scale.located,
-        hours=scale.varied_hours,
+        hours=scale.location_hours,
         trace=trace,
     )
     by_chance = DynatopsSetting(
@@ -151,13 +146,11 @@ def _cells(scale: DynatopsScale, seed: int, trace: str, files: Files) -> Iterato
     def cell(part: Part, setting: DynatopsSetting, **changes: object) -> DynatopsCell:
         return DynatopsCell(part, msgspec.structs.replace(setting, **changes))
 
-    # What is compared with the systems themselves runs for as long.
-    whole = scale.location_hours
     for what in BY_PLACE:
-        yield cell("location", located, what=what, hours=whole)
+        yield cell("location", located, what=what)
     for cluster in CLUSTERS:
         for what in PLACED:
-            yield cell("cluster", located, what=what, cluster=cluster, hours=whole)
+            yield cell("cluster", located, what=what, cluster=cluster)
     for hours in UPDATE_HOURS:
         for cluster in CLUSTERS:
             yield cell("update", located, what="up", cluster=cluster, update_hours=hours)
@@ -182,7 +175,7 @@ def _cells(scale: DynatopsScale, seed: int, trace: str, files: Files) -> Iterato
             yield cell("rate", by_chance, what=what, rate=rate)
     for base in BASES:
         yield cell("base", by_chance, what="bayeux", base=base)
-        yield cell("base", located, what="bayeux-near", base=base, hours=whole)
+        yield cell("base", located, what="bayeux-near", base=base)
     yield cell("hybrid", located, what="hybrid")
     for pattern in PATTERNS:
         yield cell("hybrid", by_chance, what="hybrid", pattern=pattern)

@@ -90,7 +90,7 @@ SCALES: Mapping[ScaleName, SelfOrganisingScale] = {
         hops=(2, 3, 4, 5, 6, 7, 8),
         alphas=tuple(fifth / 5 for fifth in range(6)),
         redrawn=PAPER_NETWORKS,
-        small=100,
+        small=50,
         large=PAPER_NETWORKS,
         every=(1_000, 2_500, 5_000, 10_000),
     ),
