@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from random import Random
 
 from shoal.broker.effects import Costs, Dead, Leave, Requested, Started, Stay
 from shoal.broker.machine import Broker
@@ -27,8 +26,9 @@ from shoal.simulation.carried import publications_in
 from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.faults import FaultyLink, LinkFaults
-from shoal.simulation.links.overlay_link import SimulatedLink
+from shoal.simulation.faults import LinkFaults
+from shoal.simulation.link_factory import LinkFactory
+from shoal.simulation.links.limited_link import Bandwidths
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
 from shoal.simulation.load_windows import LoadWindows
@@ -65,8 +65,9 @@ class World:
     message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
-    sizes         bytes of control messages; without, none are counted, and each costs as much as a
-                  publication
+    sizes         bytes of messages; without, those of control messages are not counted, and each
+                  costs as much as a publication
+    bandwidths    of the overlay links; they need `sizes`
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class World:
         seed: int = 0,
         window_us: int = 1_000_000,
         sizes: MessageSizes | None = None,
+        bandwidths: Bandwidths | None = None,
     ) -> None:
         self.queue = EventQueue()
         self.trace = Trace()
@@ -95,9 +97,6 @@ class World:
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._own_costs = own_costs or {}
-        self._link_faults = link_faults or LinkFaults()
-        self._own_faults = own_faults or {}
-        self._is_lossy = any((self._link_faults, *self._own_faults.values()))
         self._is_patient = is_patient
         self._clocks_us = clocks_us or {}
         self._seed = seed
@@ -113,7 +112,19 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._sizes = sizes
-        self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
+        factory = LinkFactory(
+            self.queue,
+            self.brokers,
+            self._broker_latency_us,
+            self._costs_of,
+            faults=link_faults,
+            own_faults=own_faults,
+            bandwidths=bandwidths,
+            sizes=sizes,
+            seed=seed,
+        )
+        self._is_lossy = factory.is_lossy
+        self._wiring = Wiring(self.queue, self.brokers, factory.make, self._broker_latency_us)
         self.conflation = SimulatedConflation(self.queue)
         self.load_windows = LoadWindows()
         self._subscribers = SimulatedSubscribers(
@@ -171,15 +182,6 @@ class World:
             is_founder=broker not in self._joined,
         )
         return ReliableBroker(machine) if self._is_lossy else machine
-
-    def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
-        latency_us = self._broker_latency_us(source, target)
-        node, transmission_us = self.brokers[target], self._costs_of(source).transmission_us
-        way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
-        faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
-        if not faults:
-            return SimulatedLink(*way)
-        return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _costs_of(self, broker: BrokerId) -> ServiceCosts:
         return self._own_costs.get(broker, self._costs)
