@@ -9,21 +9,23 @@ import pytest
 
 from shoal.experiments.scenario import (
     BalancedTree,
-    Crash,
-    Faults,
     GeographySection,
-    LinkDown,
-    LinkQuality,
     LinksFile,
     Matrix,
     Scenario,
-    ScenarioError,
     Service,
-    check_faults,
     dump_scenario,
     load_scenario,
     parse_scenario,
 )
+from shoal.experiments.scenario_faults import (
+    Crash,
+    Faults,
+    LinkDown,
+    LinkQuality,
+    check_faults,
+)
+from shoal.experiments.scenario_sections import ScenarioError
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts

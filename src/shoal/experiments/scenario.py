@@ -254,6 +254,11 @@ class _Common(ScenarioSection, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if problem := unknown(self.system):
             raise ValueError(f"system: {problem}")
+        least_us = 2 * self.run.settle_us
+        if self.churn.subscriptions and self.churn.away_us <= least_us:
+            raise ValueError(
+                f"churn.away_us: {self.churn.away_us} is not above twice run.settle_us, {least_us}"
+            )
 
 
 class Scenario(_Common, frozen=True, kw_only=True):

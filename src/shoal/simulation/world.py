@@ -68,6 +68,7 @@ class World:
     sizes         bytes of messages; without, those of control messages are not counted, and each
                   costs as much as a publication
     bandwidths    of the overlay links; they need `sizes`
+    takes_clients whether clients of a leaving broker may go to a broker
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class World:
         window_us: int = 1_000_000,
         sizes: MessageSizes | None = None,
         bandwidths: Bandwidths | None = None,
+        takes_clients: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> None:
         self.queue = EventQueue()
         self.trace = Trace()
@@ -137,6 +139,8 @@ class World:
             self.brokers,
             self._wiring.neighbours,
             self._deliver_request,
+            self._latency_us,
+            takes_clients,
         )
         given = list(links)
         for ends in given:
@@ -227,8 +231,12 @@ class World:
         """The overlay as it is now: its lasting links, each once."""
         return self._wiring.lasting
 
-    def add_broker(self, at_us: int, broker: BrokerId, links: Iterable[BrokerId]) -> None:
+    def add_broker(
+        self, at_us: int, broker: BrokerId, links: Iterable[BrokerId], place: Place | None = None
+    ) -> None:
         """Start a new broker, which knows these brokers and opens lasting links to them."""
+        if place is not None:
+            self._places[broker] = place
         self.queue.push(at_us, self._add_broker, (broker, tuple(links)))
 
     def _add_broker(self, now_us: int, argument: tuple[BrokerId, tuple[BrokerId, ...]]) -> None:
@@ -248,6 +256,10 @@ class World:
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
         self.queue.push(at_us, self._begin_to_leave, broker)
+
+    def drain_broker(self, at_us: int, broker: BrokerId) -> None:
+        """As `remove_broker`, but its clients lose nothing: it leaves when all have moved."""
+        self.queue.push(at_us, self._refuge.drain, (broker, self._begin_to_leave))
 
     def _begin_to_leave(self, now_us: int, broker: BrokerId) -> None:
         self._staying.discard(broker)
@@ -314,12 +326,12 @@ class World:
         self._places[client] = place
 
     def publisher_broker(self, client: ClientId) -> BrokerId:
-        """The broker the publisher is attached to (the source's, while it moves)."""
+        """The publisher's broker (the source, while it moves)."""
         return self._publishers[client].machine.broker
 
     @property
     def refuges(self) -> Mapping[BrokerId, BrokerId]:
-        """Return the refuges of leaving brokers' clients."""
+        """The refuges of leaving brokers' clients."""
         return self._refuge.chosen
 
     @property
@@ -362,27 +374,19 @@ class World:
         """Those there are, as brokers know them: one that has moved has another name."""
         return list(self._subscribers)
 
-    def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
+    def move(
+        self, at_us: int, client: ClientId, broker: BrokerId, place: Place | None = None
+    ) -> None:
         """Send a client to another broker, with all that it has subscribed to and advertised.
 
         It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
-        publisher holds its publications back.
+        publisher holds its publications back. With a place it stands there from then on.
         """
-        self.queue.push(at_us, self._move_if_possible, (client, broker))
+        self.queue.push(at_us, self._refuge.move, (client, broker, place))
 
     def move_client(self, client: ClientId, broker: BrokerId) -> None:
         """As `move`, now: a broker wants it."""
         self.move(self.queue.now_us, client, broker)
-
-    def _move_if_possible(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
-        client, broker = argument
-        node, publisher = self.brokers.get(broker), self._publishers.get(client)
-        if node is None or not node.running or self._refuge.refuge_for(broker) != broker:
-            return
-        if client in self._subscribers:
-            self._subscribers.move(now_us, client, broker)
-        if publisher is not None and publisher.machine.broker != broker:
-            self._refuge.send(now_us, publisher, broker)
 
     def _deliver_request(
         self, now_us: int, broker: BrokerId, client: ClientId, request: Message
@@ -456,10 +460,7 @@ class World:
     def run(
         self, until_us: int | None = None, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Run until nothing is left to happen, or until `until_us`.
-
-        `progress` is told the virtual time now and then.
-        """
+        """Run to rest, or until then; `progress` is told the virtual time now and then."""
         end_us = math.inf if until_us is None else until_us
         with without_garbage_collection():
             while (at_us := self.queue.next_us) is not None and at_us <= end_us:
