@@ -4,7 +4,7 @@ Pure functions of the scenario's tables and the seed; each table draws by itself
 subscription and client by its name, so that another of them changes none of its draws.
 
 >>> spells = subscription_spells(Churn(subscriptions=1.0), ["s1"], end_us=200_000_000,
-...                              settle_us=5_000_000, seed=1)
+...                              least_us=10_000_000, seed=1)
 >>> [(from_us // 1_000_000, (until_us or 0) // 1_000_000) for from_us, until_us in spells["s1"]]
 [(0, 49), (60, 97), (115, 139), (160, 193)]
 """
@@ -83,16 +83,15 @@ def subscription_spells(
     subscriptions: Iterable[SubscriptionId],
     *,
     end_us: int,
-    settle_us: int,
+    least_us: int,
     seed: int,
 ) -> dict[SubscriptionId, list[Spell]]:
-    """The times of the subscriptions that come and go, of a replay that ends at `end_us`.
+    """The times of the subscriptions that come and go, of a replay with its last event at `end_us`.
 
-    A stay is exponentially distributed. So is the time away beyond twice `settle_us`, which is
-    less than `away_us`.
+    A stay is exponentially distributed. So is the time away beyond `least_us`, which is less than
+    `away_us`.
     """
     found = {}
-    least_us = 2 * settle_us + 1
     cycle_us = churn.stay_us + churn.away_us
     for name in subscriptions:
         random = Random(f"churn/{seed}/{name}")
@@ -100,10 +99,10 @@ def subscription_spells(
             continue
         spells: list[Spell] = []
         at_us = -_EARLIER_CYCLES * cycle_us - random.randrange(cycle_us)
-        while at_us < end_us:
+        while at_us <= end_us:
             until_us = at_us + round(random.expovariate(1 / churn.stay_us))
             if until_us > max(at_us, 0):
-                spells.append((max(at_us, 0), until_us if until_us < end_us else None))
+                spells.append((max(at_us, 0), until_us if until_us <= end_us else None))
             more_us = churn.away_us - least_us
             at_us = until_us + least_us + round(random.expovariate(1 / more_us) if more_us else 0)
         found[name] = spells

@@ -81,7 +81,7 @@ class PlannedChanges:
                 if row.from_us is None and row.to_us is None
             ],
             end_us=workload.events.last_replay_us,
-            settle_us=scenario.run.settle_us,
+            least_us=scenario.run.settle_us + scenario.withdrawal_us + 1,
             seed=scenario.seed,
         )
         self._check_joins()

@@ -2,9 +2,10 @@
 
 Clients start one after the other, advertisements first, then subscriptions; when all has settled,
 the events are replayed at their times. A subscription that comes later is made ahead of its time,
-and one that goes is withdrawn after it, each by the settling time; its deliveries beyond its time
-do not count. Faults, joins, leaves and moves happen at the times the scenario gives, counted from
-the start of the run like everything else; those that are drawn happen during the replay.
+and one that goes is withdrawn after it, each by the settling time, or longer where publishers move;
+its deliveries beyond its time do not count. Faults, joins, leaves and moves happen at the times the
+scenario gives, counted from the start of the run like everything else; those that are drawn happen
+during the replay.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def run_workload(
     subscriptions = _start_clients(world, workload, scenario, changes)
     settled_us = world.queue.last_us + scenario.run.settle_us
     changes.draw_moves(settled_us, settled_us + workload.events.last_replay_us)
-    _come_and_go(world, workload, subscriptions, settled_us, scenario.run.settle_us, changes)
+    _come_and_go(world, workload, subscriptions, settled_us, scenario, changes)
     _change_network(world, scenario, changes)
     _Replay(world, iter(workload.events), settled_us).start()
     for crash in scenario.faults.crashes:
@@ -132,7 +133,12 @@ def run_workload(
     trace.finish()
     tables = sink.close()
     checks = trace.checks(scenario.seed)
-    more = {"most_behind_us": most_behind_us, "derived_subscriptions": workload.derived}
+    leaving = {each.broker for each in scenario.membership.leaves}
+    more = {
+        "most_behind_us": most_behind_us,
+        "derived_subscriptions": workload.derived,
+        "still_there": len(leaving - world.departures.keys()),
+    }
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
@@ -236,10 +242,11 @@ def _come_and_go(
     workload: WorkloadFiles,
     filters: Mapping[str, Filter],
     start_us: int,
-    settle_us: int,
+    scenario: Scenario,
     changes: PlannedChanges,
 ) -> None:
     """Schedule the changes of subscriptions during the replay."""
+    settle_us, withdrawal_us = scenario.run.settle_us, scenario.withdrawal_us
     for row in workload.subscriptions:
         subscription = _subscription(row, filters)
         for from_us, until_us in changes.spells_of(row):
@@ -248,7 +255,7 @@ def _come_and_go(
                 broker = changes.broker_of(row.client, row.broker, at_us)
                 world.subscribe(at_us, broker, subscription)
             if until_us is not None:
-                world.unsubscribe(start_us + until_us + settle_us, row.broker, subscription)
+                world.unsubscribe(start_us + until_us + withdrawal_us, row.broker, subscription)
 
 
 def _change_network(world: World, scenario: Scenario, changes: PlannedChanges) -> None:

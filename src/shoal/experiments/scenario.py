@@ -27,7 +27,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shoal import typed_toml
-from shoal.experiments.scenario_changes import Bursts, Churn, Membership, Mobility
+from shoal.experiments.scenario_changes import (
+    HELD_BACK_US,
+    Bursts,
+    Churn,
+    Membership,
+    Mobility,
+)
 from shoal.experiments.scenario_faults import Bandwidth, Faults
 from shoal.experiments.scenario_sections import (
     PAGE,
@@ -254,11 +260,21 @@ class _Common(ScenarioSection, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if problem := unknown(self.system):
             raise ValueError(f"system: {problem}")
-        least_us = 2 * self.run.settle_us
+        least_us = self.run.settle_us + self.withdrawal_us
         if self.churn.subscriptions and self.churn.away_us <= least_us:
+            held = "" if least_us == 2 * self.run.settle_us else ", and 16 s as publishers move"
             raise ValueError(
-                f"churn.away_us: {self.churn.away_us} is not above twice run.settle_us, {least_us}"
+                f"churn.away_us: {self.churn.away_us} is not above {least_us}: "
+                f"twice run.settle_us{held}"
             )
+
+    @property
+    def withdrawal_us(self) -> int:
+        """From the end of a subscription's time until it is withdrawn: publications of that time
+        are under way, or held back by a publisher that moves.
+        """
+        moves = self.mobility.publishers or self.mobility.moves or self.membership.leaves
+        return self.run.settle_us + (HELD_BACK_US if moves else 0)
 
 
 class Scenario(_Common, frozen=True, kw_only=True):

@@ -9,9 +9,12 @@ import msgspec
 from shoal.clients.subscriber import SPREAD_US
 from shoal.experiments.scenario_sections import NotNegative, Positive, ScenarioSection, Share
 from shoal.model import BrokerId, ClientId
+from shoal.simulation.refuge import PAUSE_US
 
 # A move, and the time in which the client forgets its duplicates, is over after this.
 MOVE_US = 2 * SPREAD_US
+# A publisher that moves holds its publications back for less than this.
+HELD_BACK_US = 3 * PAUSE_US + 1_000_000
 
 
 class Join(ScenarioSection, frozen=True, kw_only=True):
@@ -97,8 +100,9 @@ class Churn(ScenarioSection, frozen=True, kw_only=True):
     """Subscriptions that come and go during the replay, drawn by the seed.
 
     Only publications in the time of a subscription are expected. A subscription is made
-    `run.settle_us` ahead of its time and withdrawn as long after it, so that each publication is
-    clearly in or out; a subscription is therefore away for more than twice that time. Example:
+    `run.settle_us` ahead of its time and withdrawn as long after it, or 16 s later still where
+    publishers move, so that each publication is clearly in or out; a subscription is therefore away
+    for longer than both times together. Example:
     `subscriptions = 0.5`, `stay_us = 60_000_000` and `away_us = 20_000_000`: at any time an eighth
     of the subscriptions is away. Subscriptions to which the workload gives a time keep it.
 
