@@ -9,14 +9,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from shoal.experiments.comparisons.data import run_and_summarise
+from shoal.experiments.comparisons.design import Design, parse_factor
 from shoal.experiments.runner import RunResult, run_scenario
 from shoal.experiments.scenario import parse_scenario
 from shoal.experiments.scenario_sections import ScenarioError
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.overlays.registry import SYSTEMS
+from shoal.pipeline.small.truth import write_small_truth
 from shoal.typed_toml import TomlError
 from tests.examples import at_length
 from tests.experiments.test_run_files import write_workload
@@ -46,6 +50,10 @@ def workload(folder: Path) -> Path:
             "client": f"c{number % 6}",
             "broker": BROKERS[number % 6 % 5],
             "filter": FILTERS[number % 3],
+            "publisher": "P0",
+            "rate_class": "high",
+            "aimed_selectivity": 1.0,
+            "measured_selectivity": 1.0,
             "from_us": 60 * SECOND_US if number == 6 else None,
             "to_us": 90 * SECOND_US if number == 7 else None,
         }
@@ -313,3 +321,33 @@ def test_wrong_values_are_named(tmp_path: Path, tables: dict[str, Any], problem:
     with pytest.raises(TomlError) as caught:
         parse_scenario(settings(tmp_path, "tree", **tables))
     assert problem in str(caught.value)
+
+
+def test_each_change_is_a_factor_of_a_study_that_finds_no_delivery_wrong(tmp_path: Path) -> None:
+    """Its runs are compared with the truth of the workload, in which nothing changes."""
+    path = workload(tmp_path / "workload")
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_bytes(msgspec.toml.encode(settings(path, "tree")))
+    factors = {
+        "churn.subscriptions": "0,0.6",
+        "mobility.subscribers": "0,0.7",
+        "bursts.factor": "1,20",
+        "bandwidth.bytes_per_second": "0,100_000",
+        "membership.leaves": "[],[{broker='B3',at_us=40_000_000}]",
+        "membership.joins": "[],[{broker='N1',links=['B2'],at_us=20_000_000}]",
+    }
+    write_small_truth(path, tmp_path / "truth")
+    expected_counts = {}
+    for key, values in factors.items():
+        factor = parse_factor(f"{key}={values}")
+        design = Design(scenario, (), (factor,), seeds=1)
+        settings_of_factor = design.settings()
+        assert len(settings_of_factor) == 2
+        for setting in settings_of_factor:
+            (found,) = design.scenarios(setting)
+            _, tables = run_and_summarise(found, tmp_path / "truth")
+            (metrics,) = tables["runs"]
+            wrong = {name: metrics[name] for name in ("lost", "duplicated", "phantom")}
+            assert wrong == {"lost": 0, "duplicated": 0, "phantom": 0}, (key, setting)
+            expected_counts[key, setting[key]] = metrics["expected"]
+    assert expected_counts["churn.subscriptions", "0.6"] < expected_counts["bursts.factor", "20"]

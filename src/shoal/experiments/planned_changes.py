@@ -120,8 +120,10 @@ class PlannedChanges:
 
     @property
     def joined_links(self) -> list[Link]:
-        """The links with which brokers join."""
-        joins = self._scenario.membership.joins
+        """The links with which brokers join, unless the system has links of its own."""
+        system, joins = SYSTEMS[self._scenario.system], self._scenario.membership.joins
+        if system.shape.opens_links:
+            return []
         return [(link, each.broker) for each in joins for link in each.links]
 
     def spells_of(self, row: SubscriptionRow) -> Sequence[Spell]:
