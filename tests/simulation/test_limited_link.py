@@ -16,7 +16,7 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.links.limited_link import Bandwidths, LimitedLink
+from shoal.simulation.limited_link import Bandwidths, LimitedLink
 from shoal.simulation.links.shared_outputs import SharedOutputs
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts

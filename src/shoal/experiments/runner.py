@@ -134,11 +134,9 @@ def run_workload(
     tables = sink.close()
     checks = trace.checks(scenario.seed)
     leaving = {each.broker for each in scenario.membership.leaves}
-    more = {
-        "most_behind_us": most_behind_us,
-        "derived_subscriptions": workload.derived,
-        "still_there": len(leaving - world.departures.keys()),
-    }
+    more = {"most_behind_us": most_behind_us, "derived_subscriptions": workload.derived}
+    if leaving:
+        more["unfinished_leaves"] = len(leaving - world.departures.keys())
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 

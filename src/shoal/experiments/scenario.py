@@ -264,7 +264,7 @@ class _Common(ScenarioSection, frozen=True, kw_only=True):
         if self.churn.subscriptions and self.churn.away_us <= least_us:
             held = "" if least_us == 2 * self.run.settle_us else ", and 16 s as publishers move"
             raise ValueError(
-                f"churn.away_us: {self.churn.away_us} is not above {least_us}: "
+                f"churn.away_us: {self.churn.away_us} is too short; take more than {least_us}, "
                 f"twice run.settle_us{held}"
             )
 
@@ -283,22 +283,22 @@ class Scenario(_Common, frozen=True, kw_only=True):
     Files that it names are relative to its folder, those in `--set` to the working folder.  Tables
     of systems that the chosen one does not use are kept and have no effect.
 
-    name       name of the run in reports
-    seed       decides all that is left to chance
-    system     routing of the brokers
-    workload   publications and subscriptions
-    topology   links of the overlay
-    underlay   latencies between brokers
-    service    costs of a message at a broker
-    bandwidth  bytes that links carry in a second
-    faults     injected faults
-    membership brokers that join and leave
-    mobility   clients that move from broker to broker
-    churn      subscriptions that come and go
-    bursts     times in which more is published
-    trace      recorded data
-    run        when clients act
-    sections   each system's parameters, by its name
+    name         name of the run in reports
+    seed         decides all that is left to chance
+    system       routing of the brokers
+    workload     publications and subscriptions
+    topology     links of the overlay
+    underlay     latencies between brokers
+    service      costs of a message at a broker
+    bandwidth    bytes that links carry in a second
+    faults       injected faults
+    membership   brokers that join and leave
+    mobility     clients that move from broker to broker
+    churn        subscriptions that come and go
+    bursts       times in which more is published
+    trace        recorded data
+    run          when clients act
+    sections     each system's parameters, by its name
     """
 
     sections: dict[str, Any] = {}

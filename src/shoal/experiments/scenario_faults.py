@@ -16,7 +16,7 @@ from shoal.experiments.scenario_sections import (
 )
 from shoal.model import BrokerId
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.links.limited_link import Bandwidths
+from shoal.simulation.limited_link import Bandwidths
 
 # Above this, waiting for repeats takes longer than any run.
 Loss = Annotated[float, msgspec.Meta(ge=0, le=0.9)]

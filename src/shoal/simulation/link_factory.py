@@ -8,7 +8,7 @@ from random import Random
 from shoal.model import BrokerId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
-from shoal.simulation.links.limited_link import Bandwidths, LimitedLink
+from shoal.simulation.limited_link import Bandwidths, LimitedLink
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.service import ServiceCosts

@@ -27,8 +27,8 @@ from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.limited_link import Bandwidths
 from shoal.simulation.link_factory import LinkFactory
-from shoal.simulation.links.limited_link import Bandwidths
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
 from shoal.simulation.load_windows import LoadWindows
