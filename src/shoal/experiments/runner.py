@@ -28,6 +28,7 @@ from shoal.experiments.run_files import (
 )
 from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.scenario import Scenario, costs_by_broker
+from shoal.experiments.scenario_costs import message_costs
 from shoal.experiments.scenario_faults import bandwidths, check_faults, link_faults
 from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_sinks import MemorySink, Tables, TraceSink
@@ -163,7 +164,7 @@ def _build_world(
     changes: PlannedChanges,
 ) -> World:
     brokers = [row.broker for row in workload.brokers]
-    joining = [each.broker for each in scenario.membership.joins]
+    joining = {join.broker: changes.place_of(join) for join in scenario.membership.joins}
     return World(
         links,
         strategy_factory(scenario.system, scenario.parameters, brokers),
@@ -176,6 +177,13 @@ def _build_world(
         ),
         own_faults=link_faults(scenario.faults),
         bandwidths=bandwidths(scenario.bandwidth, {*brokers, *joining}),
+        message_costs=message_costs(
+            scenario.costs,
+            scenario.service.processing_us,
+            {**{name: name for name in brokers}, **joining},
+            [*links, *changes.joined_links],
+            underlay,
+        ),
         takes_clients=changes.takes_clients,
         seed=scenario.seed,
         window_us=scenario.trace.window_us,

@@ -34,6 +34,7 @@ from shoal.experiments.scenario_changes import (
     Membership,
     Mobility,
 )
+from shoal.experiments.scenario_costs import ScenarioCosts
 from shoal.experiments.scenario_faults import Bandwidth, Faults
 from shoal.experiments.scenario_sections import (
     PAGE,
@@ -248,6 +249,7 @@ class _Common(ScenarioSection, frozen=True, kw_only=True):
     topology: Topology = BalancedTree()
     underlay: Underlay = GeographySection()
     service: Service = Service()
+    costs: ScenarioCosts = ScenarioCosts()
     bandwidth: Bandwidth = Bandwidth()
     faults: Faults = Faults()
     membership: Membership = Membership()
@@ -290,6 +292,7 @@ class Scenario(_Common, frozen=True, kw_only=True):
     topology     links of the overlay
     underlay     latencies between brokers
     service      costs of a message at a broker
+    costs        costs of messages that systems decide by
     bandwidth    bytes that links carry in a second
     faults       injected faults
     membership   brokers that join and leave
@@ -323,7 +326,7 @@ _WRITTEN: Any = msgspec.defstruct(
 _PAGES = {"": PAGE, **dict.fromkeys(SYSTEMS, SYSTEMS_PAGE)}
 
 # Keys of a scenario that name files or folders.
-PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
+PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"), ("costs", "path"))
 
 
 def load_scenario(path: Path, overrides: Iterable[str] = ()) -> Scenario:
