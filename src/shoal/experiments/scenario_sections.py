@@ -1,4 +1,4 @@
-"""What the tables of a scenario share: their base class, types of values, and the error."""
+"""Shared parts of a scenario's tables: their base class, types of values, and the error."""
 
 from __future__ import annotations
 
