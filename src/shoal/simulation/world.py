@@ -107,7 +107,6 @@ class World:
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
-        # Those that were not there at the start.
         self._joined: set[BrokerId] = set()
         self._staying: set[BrokerId] = set()
         self._meters: list[Meter] = []
@@ -377,10 +376,10 @@ class World:
     def move(
         self, at_us: int, client: ClientId, broker: BrokerId, place: Place | None = None
     ) -> None:
-        """Send a client to another broker, with all that it has subscribed to and advertised.
+        """Send a client to another broker, and to a place, with its requests so far.
 
-        It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
-        publisher holds its publications back. With a place it stands there from then on.
+        It stays if that broker does not run, or leaves. A subscriber misses nothing; a publisher
+        holds its publications back.
         """
         self.queue.push(at_us, self._refuge.move, (client, broker, place))
 
