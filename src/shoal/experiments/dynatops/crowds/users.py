@@ -87,6 +87,11 @@ def _drawn(setting: DynatopsSetting) -> StudyCrowd:
     return _located(setting, visits, random)
 
 
+def draw_visits(setting: DynatopsSetting) -> Visits:
+    """The visits of drawn users with places, which `draw_crowd` draws as well."""
+    return _draw_visits(setting, np.random.default_rng([setting.seed, 1]))
+
+
 # --- by chance ----------------------------------------------------------------------------------
 
 
