@@ -10,6 +10,7 @@ everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,8 @@ from shoal.simulation.faults import LinkFaults
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
+# Filters of the last workloads: a study's runs on one network have the same.
+REMEMBERED_FILTERS = 16_384
 # Told the virtual time, its end, and how far the busiest broker is behind, in µs.
 Progress = Callable[[int, int, int], None]
 
@@ -75,7 +78,7 @@ def run_scenario(
     replay may end before its last event. Unusable files, brokers or filters in the scenario are a
     ValueError that names the key.
     """
-    workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
+    workload = changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
     links = scenario_links(scenario, workload)
     return run_workload(scenario, workload, links, progress, observe=observe, sink=sink)
 
@@ -88,10 +91,11 @@ def run_workload(
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
     sink: TraceSink | None = None,
+    make_world: Callable[..., World] = World,
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
-    world = _build_world(scenario, workload, links)
+    world = _build_world(scenario, workload, links, make_world)
     subscriptions = _start_clients(world, workload, scenario)
     settled_us = world.queue.last_us + scenario.run.settle_us
     _come_and_go(world, workload, subscriptions, settled_us, scenario.run.settle_us)
@@ -126,9 +130,10 @@ def run_workload(
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
-def _changed(
+def changed(
     workload: WorkloadFiles, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
 ) -> WorkloadFiles:
+    """The workload with publishers that start at other brokers, and a replay that ends earlier."""
     publishers = [
         msgspec.structs.replace(
             row, broker=connect.get(row.publisher, row.broker), place=row.place or row.broker
@@ -141,9 +146,14 @@ def _changed(
     return workload._replace(publishers=publishers, events=events)
 
 
-def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link]) -> World:
+def _build_world(
+    scenario: Scenario,
+    workload: WorkloadFiles,
+    links: list[Link],
+    make_world: Callable[..., World],
+) -> World:
     brokers = [row.broker for row in workload.brokers]
-    return World(
+    return make_world(
         links,
         strategy_factory(scenario.system, scenario.parameters, brokers),
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
@@ -234,9 +244,15 @@ def _come_and_go(
             world.unsubscribe(start_us + row.to_us + settle_us, row.broker, subscription)
 
 
+@lru_cache(REMEMBERED_FILTERS)
+def parsed(text: str) -> Filter:
+    """The filter of a text; FilterSyntaxError."""
+    return parse(text)
+
+
 def _parse(text: str, path: Path, table: str, name: str) -> Filter:
     try:
-        return parse(text)
+        return parsed(text)
     except FilterSyntaxError as error:
         raise RunFileError(f"{path / table}.parquet: filter of {name!r}: {error}") from None
 

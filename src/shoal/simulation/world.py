@@ -20,7 +20,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
-from shoal.matching import Classes
+from shoal.matching import Classes, OutcomesFactory
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
 from shoal.simulation.carried import publications_in
@@ -88,7 +88,7 @@ class World:
         window_us: int = 1_000_000,
         sizes: MessageSizes | None = None,
     ) -> None:
-        self.queue = EventQueue()
+        self.queue = self._make_queue()
         self.trace = Trace()
         self._system = system
         self._classes = Classes()
@@ -139,6 +139,13 @@ class World:
         for node in self.brokers.values():
             node.bring(0, Started())
 
+    def _make_queue(self) -> EventQueue:
+        return EventQueue()
+
+    def _outcomes(self, broker: BrokerId) -> OutcomesFactory:
+        """What makes the routing outcomes of a broker's tables."""
+        return self._classes.outcomes
+
     def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:
         costs = self._costs_of(broker)
         return BrokerNode(
@@ -167,7 +174,7 @@ class World:
             self._system,
             self._seed,
             expected,
-            self._classes.outcomes,
+            self._outcomes(broker),
             is_founder=broker not in self._joined,
         )
         return ReliableBroker(machine) if self._is_lossy else machine
