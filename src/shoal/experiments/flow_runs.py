@@ -177,10 +177,11 @@ def judged(
     order = np.lexsort((rows[:, 2], pair))
     pair, sequence = pair[order], sequences[publication[order]]
     is_same = pair[1:] == pair[:-1]
-    keys = np.unique(np.stack([pair, sequence]), axis=1)
+    # One integer for each pair and sequence.
+    keys = np.unique(pair * (sequences.max(initial=0) + 1) + sequence)
     return Judgement(
         delivered=len(rows),
-        duplicates=len(rows) - keys.shape[1],
+        duplicates=len(rows) - len(keys),
         out_of_order=int((is_same & (sequence[1:] < sequence[:-1])).sum()),
         phantoms=int((~is_wanted).sum()),
     )

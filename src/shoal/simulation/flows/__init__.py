@@ -13,11 +13,11 @@ The loop gives an event back to the machine of its broker where more than the ta
 
 | case | treatment |
 | --- | --- |
-| a traced publication, and a tracer that sends messages for it (POP) | the machine handles it |
-| a traced publication, and a tracer that only notes it (GRAPE) | the tracer notes it before the broker's next input |
+| a traced publication whose tracer sends messages (POP) | the machine handles it |
+| a traced publication whose tracer only notes it (GRAPE) | noted before the next input |
 | a window of the load counters ends | the machine handles it |
-| the table has other rows for a publisher than at its last publication | its rows are read again |
-| rows whose order in an answer is not known (`answer_order`) | the machine handles it |
+| a table has changed since the publisher's last publication | its rows are read again |
+| the order of rows in an answer is not known (`answer_order`) | the machine handles it |
 
 A world with flows has no faults, and each of its clients one subscription, which stays.
 """

@@ -239,6 +239,11 @@ class Flows:
             self._delivered = memoryview(self._deliveries.reshape(-1))
 
     @property
+    def now_us(self) -> int:
+        """The time of the last event that the loop has handled."""
+        return self._figures[places.NOW_US]
+
+    @property
     def under_way(self) -> int:
         """Publications that have not come to the next broker."""
         return self._figures[places.HEAP_SIZE] + self._figures[places.PENDING]

@@ -35,6 +35,7 @@ from shoal.simulation.flows.places import (
     NEXT_US,
     NOTES,
     NOTING,
+    NOW_US,
     ONE_US,
     ONES_IN,
     PENDING,
@@ -186,6 +187,7 @@ def advance(
             break
         pop_first(heap, size)
         size -= 1
+        loop[NOW_US] = at_us
         # The broker's input queue.
         is_monitored = brokers[broker, IS_MONITORED]
         if is_monitored:

@@ -69,17 +69,19 @@ class Matches(NamedTuple):
         numbers = {name: number for number, name in enumerate(publishers)}
         group = np.array([numbers[publisher] for publisher, _ in publications], np.int64)
         rows = np.repeat(np.arange(len(attributes)), np.diff(offsets))
-        pairs = np.unique(np.stack([found.astype(np.int64), group[rows]], axis=1), axis=0)
-        if len(pairs) != len(np.unique(pairs[:, 0])):
+        found = found.astype(np.int64)
+        pairs = np.unique(found * len(publishers) + group[rows])
+        wanted, their_group = np.divmod(pairs, max(1, len(publishers)))
+        if len(pairs) != len(np.unique(wanted)):
             return None
         place = np.zeros(len(subscriptions), np.int64)
         members: list[list[SubscriptionId]] = [[] for _ in publishers]
-        for subscription, number in pairs.tolist():
+        for subscription, number in zip(wanted.tolist(), their_group.tolist(), strict=True):
             place[subscription] = len(members[number])
             members[number].append(subscriptions[subscription])
         width = max((len(each) for each in members), default=0)
         member = np.zeros((len(attributes), max(1, width)), np.uint8)
-        member[rows, place[found.astype(np.int64)]] = 1
+        member[rows, place[found]] = 1
         packed = np.packbits(member, axis=1, bitorder="little")
         samples: dict[int, Attributes] = {}
         for number, each in zip(group.tolist(), attributes, strict=True):

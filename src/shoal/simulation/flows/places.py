@@ -38,7 +38,7 @@ LINK_FIGURES = 7
 
 # Of the loop: the first event that it must not handle, by time and number; the number of the newest
 # event; events in the heap; new events; deliveries and notes so far; what tracers do; the event or
-# table that it gives back.
+# table that it gives back; the time of the next event, and of the last one.
 LIMIT_US = 0
 LIMIT_MADE = 1
 MADE = 2
@@ -53,7 +53,8 @@ EVENT_ROW = 10
 EVENT_HOPS = 11
 EVENT_TABLE = 12
 NEXT_US = 13
-LOOP_FIGURES = 14
+NOW_US = 14
+LOOP_FIGURES = 15
 
 # Of a table of rows: not read since a change, or with rows in an unknown order.
 STALE = -1

@@ -1,4 +1,4 @@
-"""The events of a world with flows: those of objects, and publications in the loop, in one order."""
+"""Events of a world with flows, in one order: those of objects, and those of the loop."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class FlowQueue(EventQueue):
                 if first_us <= end_us:
                     limit_us, limit_made = heap[0][:2]
                 self.made, given_back = flows.advance(limit_us, limit_made, self.made)
+                self.now_us = max(self.now_us, flows.now_us)
                 if given_back is not None:
                     self.now_us = given_back.at_us
                     self._arrive(given_back)
