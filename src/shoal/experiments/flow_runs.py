@@ -75,9 +75,14 @@ class Judgement(NamedTuple):
     phantoms: int
 
 
-@lru_cache(PREPARED_WORKLOADS)
 def prepared_workload(path: Path) -> PreparedWorkload:
-    """Read a workload, and find all matches, unless the last call was for the same folder."""
+    """Read a workload, and find all matches, unless the last call was for the same files."""
+    stamps = (each.stat().st_mtime_ns for each in path.rglob("*"))
+    return _prepared(path, tuple(sorted(stamps)))
+
+
+@lru_cache(PREPARED_WORKLOADS)
+def _prepared(path: Path, stamps: tuple[int, ...]) -> PreparedWorkload:
     files = read_workload(path)
     events = list(files.events)
     listed = files._replace(events=ListedEvents(events))
