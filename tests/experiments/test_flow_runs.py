@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.experiments.flow_runs import (
-    SYSTEMS_WITH_FLOWS,
     ListedEvents,
     PreparedWorkload,
     has_flows,
@@ -34,6 +33,7 @@ from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.experiments.topologies import scenario_links
 from shoal.language import parse
 from shoal.model import Publication
+from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.judging.running_judge import RunningJudge
 from shoal.simulation.trace import DeliveryEvent
@@ -151,7 +151,7 @@ def compared(files: WorkloadFiles, which: Scenario) -> tuple[RunResult, RunResul
     return whole, loop
 
 
-@pytest.mark.parametrize("system", SYSTEMS_WITH_FLOWS)
+@pytest.mark.parametrize("system", [*PARAMETERS])
 def test_a_loop_changes_nothing(system: str) -> None:
     moves = waits = 0
     for seed in range(3):
@@ -163,17 +163,21 @@ def test_a_loop_changes_nothing(system: str) -> None:
     assert (moves > 3) == (system != "tree")
 
 
-@pytest.mark.parametrize("system", SYSTEMS_WITH_FLOWS)
+@pytest.mark.parametrize("system", [*PARAMETERS])
 def test_tests_of_single_filters_are_left_to_machines(system: str) -> None:
     compared(workload(7, (*PLAIN, *TESTED)), scenario(system, 7))
 
 
 @pytest.mark.soak
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(SYSTEMS_WITH_FLOWS), st.booleans())
+@given(st.integers(0, 10_000), st.sampled_from([*PARAMETERS]), st.booleans())
 def test_no_loop_changes_anything(seed: int, system: str, is_tested: bool) -> None:
     filters = (*PLAIN, *TESTED) if is_tested else PLAIN
     compared(workload(seed, filters), scenario(system, seed))
+
+
+def test_every_system_that_forwards_by_tables_is_compared() -> None:
+    assert {name for name, system in SYSTEMS.items() if system.by_tables} == {*PARAMETERS}
 
 
 def test_a_subscription_to_several_publishers_has_no_flows() -> None:

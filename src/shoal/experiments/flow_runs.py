@@ -21,10 +21,10 @@ from shoal.experiments.runner import RunResult, parsed, run_workload
 from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
 from shoal.matching.compiled.kernels.choice import compiles
+from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.flows.world import FlowWorld
 
-SYSTEMS_WITH_FLOWS = ("tree", "pop", "grape")
 # A study's runs come network by network; one network's workload takes some 100 MB.
 PREPARED_WORKLOADS = 1
 
@@ -106,7 +106,7 @@ def has_flows(scenario: Scenario, prepared: PreparedWorkload) -> bool:
     """Whether a scenario can run in a world with flows."""
     return (
         prepared.matches is not None
-        and scenario.system in SYSTEMS_WITH_FLOWS
+        and SYSTEMS[scenario.system].by_tables
         and not scenario.service.shared_outputs
         and scenario.faults == type(scenario.faults)()
     )

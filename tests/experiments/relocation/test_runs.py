@@ -124,10 +124,7 @@ def test_a_probe_does_not_depend_on_the_loop(tmp_path: Path) -> None:
     tiny_workload(tmp_path / "workloads")
     probe = msgspec.structs.replace(tiny(study="probe", probe=3), duration_us=20_000_000)
     run = task(probe, tmp_path)
-    found = run.measure()
-    assert found == run.measure_with(whole=True)
-    assert found.stands["P"].broker == "B6"
-    assert found.stands["P"].deliveries == 20 + 10 + 2
+    assert run.measure() == run.measure_with(whole=True)
 
 
 def test_a_broken_file_is_not_done(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from shoal.broker.effects import Received
 from shoal.broker.strategy import StrategyFactory
 from shoal.matching import OutcomesFactory
 from shoal.model import BrokerId, ClientId, SubscriptionId
-from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.simulation.flows.flows import Flows, GivenBack
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.flows.nodes import FlowLink, FlowMeter, FlowNode
@@ -73,11 +72,9 @@ class FlowWorld(World):
         strategies: dict[BrokerId, Any] = {
             name: node.machine.strategy for name, node in self.brokers.items()
         }
-        relocating = [each for each in strategies.values() if isinstance(each, Relocation)]
-        self.flows.trace_by(
-            {name: _tree(each).forwarding.note for name, each in strategies.items()},
-            is_late=all(each.tracer.only_notes for each in relocating),
-        )
+        notes = {name: each.forwarding.note for name, each in strategies.items()}
+        tracing = (each for name, each in strategies.items() if notes[name] is not None)
+        self.flows.trace_by(notes, is_late=all(each.only_notes for each in tracing))
 
     def _make_queue(self) -> FlowQueue:
         return FlowQueue(self.flows, self._arrive)
@@ -126,7 +123,3 @@ class FlowWorld(World):
             latency_us,
             transmission_us,
         )
-
-
-def _tree(strategy: Any) -> Any:
-    return strategy.tree if isinstance(strategy, Relocation) else strategy
