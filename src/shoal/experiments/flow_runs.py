@@ -183,10 +183,10 @@ def judged(
     pair, sequence = pair[order], sequences[publication[order]]
     is_same = pair[1:] == pair[:-1]
     # One integer for each pair and sequence.
-    keys = np.unique(pair * (sequences.max(initial=0) + 1) + sequence)
+    keys = np.sort(pair * (sequences.max(initial=0) + 1) + sequence)
     return Judgement(
         delivered=len(rows),
-        duplicates=len(rows) - len(keys),
+        duplicates=int((keys[1:] == keys[:-1]).sum()),
         out_of_order=int((is_same & (sequence[1:] < sequence[:-1])).sum()),
         phantoms=int((~is_wanted).sum()),
     )

@@ -5,6 +5,7 @@ A run's file is named after it; its key is of the scenario and the data.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from shoal.experiments.runner import changed, run_workload
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.experiments.topologies import scenario_links
+from shoal.simulation.collection import without_garbage_collection
 
 # Mean size of a quote's frame between brokers; costs of control messages follow their own size.
 PUBLICATION_BYTES = 283
@@ -65,6 +67,13 @@ class StudyRun(RecordedRun[RunSummary], frozen=True, kw_only=True):
 
         Otherwise a compiled loop handles most of them, where it can; the figures are the same.
         """
+        # A run makes millions of rows and no cycles but its world, which goes afterwards.
+        with without_garbage_collection():
+            summary = self._measure_with(whole=whole)
+        gc.collect()
+        return summary
+
+    def _measure_with(self, *, whole: bool) -> RunSummary:
         folder, spec = Path(self.scenario.workload.path), self.spec
         prepared = prepared_workload(folder)
         workload, memory = prepared.files, PeakMemory()

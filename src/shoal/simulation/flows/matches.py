@@ -9,13 +9,14 @@ publications it matches. `Matches.of` gives None if one matches publications of 
 >>> found = Matches.of(publications, filters)
 >>> found.groups, found.total
 ((('s', 't'), ('u',)), 4)
->>> [bin(bits) for bits in found.bits]
-['0b1', '0b11', '0b1']
+>>> found.matching
+((0,), (0, 1), (0,))
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ class Matches(NamedTuple):
     groups         subscriptions that match a publication of the publisher
     group          (publications): the number of the publisher
     member         (publications, width): whether each subscription of the group matches
-    bits           the same by number of a publication, as one integer
+    matching       the same: the numbers in the group of those that do, by publication
     samples        of each group the attributes of the publication that has most of them
     """
 
@@ -44,7 +45,7 @@ class Matches(NamedTuple):
     groups: tuple[tuple[SubscriptionId, ...], ...]
     group: npt.NDArray[np.int64]
     member: npt.NDArray[np.uint8]
-    bits: tuple[int, ...]
+    matching: tuple[tuple[int, ...], ...]
     samples: tuple[Attributes, ...]
 
     @property
@@ -82,7 +83,8 @@ class Matches(NamedTuple):
         width = max((len(each) for each in members), default=0)
         member = np.zeros((len(attributes), max(1, width)), np.uint8)
         member[rows, place[found]] = 1
-        packed = np.packbits(member, axis=1, bitorder="little")
+        ends = np.cumsum(member.sum(axis=1)).tolist()
+        numbers_found = np.nonzero(member)[1].tolist()
         samples: dict[int, Attributes] = {}
         for number, each in zip(group.tolist(), attributes, strict=True):
             if len(each) > len(samples.get(number, ())):
@@ -94,6 +96,6 @@ class Matches(NamedTuple):
             groups=tuple(map(tuple, members)),
             group=group,
             member=member,
-            bits=tuple(int.from_bytes(row.tobytes(), "little") for row in packed),
+            matching=tuple(tuple(numbers_found[start:end]) for start, end in pairwise([0, *ends])),
             samples=tuple(samples.get(number, {}) for number in range(len(publishers))),
         )

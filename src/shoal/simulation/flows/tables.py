@@ -7,7 +7,7 @@ matches are known (`Matches`), and the loop reads the rows of a table from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from shoal.matching import Outcomes
 from shoal.model import Attributes, Filter
@@ -17,6 +17,18 @@ from shoal.simulation.flows.places import BROKER_FIGURES, HERE, IS_SHUT, STALE, 
 Outcome = TypeVar("Outcome")
 # Remembered outcomes of one publisher's publications.
 MOST_REMEMBERED = 512
+
+
+class _Rows(NamedTuple, Generic[Outcome]):
+    """A table's rows for a publisher's publications, in the order of an answer.
+
+    ranks      places in that order, by the subscription's number in its group
+    outcomes   by the places of the rows that match
+    """
+
+    rows: list[Any]
+    ranks: dict[int, int]
+    outcomes: dict[tuple[int, ...], Outcome]
 
 
 class FlowOutcomes(Outcomes[Outcome]):
@@ -33,10 +45,8 @@ class FlowOutcomes(Outcomes[Outcome]):
         self._flows = flows
         self._broker = broker
         self._base = broker * len(flows.matches.groups)
-        # Of each group: the number of rows, and what is read: rows with their bits in the order of
-        # an answer, the sum of these bits, and outcomes by the bits that match.
         self._sizes = [0] * len(flows.matches.groups)
-        self._read: dict[int, tuple[list[tuple[int, Any]], int, dict[int, Outcome]]] = {}
+        self._read: dict[int, _Rows[Outcome]] = {}
         flows.read_table[broker] = self._read_rows
 
     def add(self, id: Hashable, filter: Filter) -> None:
@@ -69,14 +79,17 @@ class FlowOutcomes(Outcomes[Outcome]):
             self._read_rows(group)
         if flows.counts[table] == UNORDERED:
             return super().of(attributes)
-        rows, all_bits, outcomes = self._read[group]
-        matching = flows.matches.bits[number] & all_bits
-        outcome = outcomes.get(matching)
+        read = self._read[group]
+        ranks = read.ranks
+        matching = flows.matches.matching[number]
+        found = tuple(sorted([ranks[each] for each in matching if each in ranks]))
+        outcome = read.outcomes.get(found)
         if outcome is None:
-            if len(outcomes) >= MOST_REMEMBERED:
-                outcomes.clear()
-            outcome = self._make([row for bit, row in rows if matching & bit])
-            outcomes[matching] = outcome
+            if len(read.outcomes) >= MOST_REMEMBERED:
+                read.outcomes.clear()
+            rows = read.rows
+            outcome = self._make([rows[rank] for rank in found])
+            read.outcomes[found] = outcome
         return outcome
 
     def _read_rows(self, group: int) -> None:
@@ -97,5 +110,6 @@ class FlowOutcomes(Outcomes[Outcome]):
             flows.order[table, position] = number
             flows.hop_of[table, position] = hop
         flows.counts[table] = len(own)
-        rows = [(1 << number, row) for number, row in own]
-        self._read[group] = rows, sum(bit for bit, _ in rows), {}
+        self._read[group] = _Rows(
+            [row for _, row in own], {number: rank for rank, (number, _) in enumerate(own)}, {}
+        )
