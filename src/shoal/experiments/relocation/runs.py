@@ -60,7 +60,7 @@ class StudyRun(RecordedRun[RunSummary], frozen=True, kw_only=True):
 
     def measure(self) -> RunSummary:
         """Run the network and sum it up."""
-        return self.measure_with(whole=False)
+        return self.measure_with(whole=self.spec.study == "whole")
 
     def measure_with(self, *, whole: bool) -> RunSummary:
         """The same; if `whole`, the brokers' machines handle all publications.
