@@ -143,7 +143,6 @@ class World:
         return EventQueue()
 
     def _outcomes(self, broker: BrokerId) -> OutcomesFactory:
-        """What makes the routing outcomes of a broker's tables."""
         return self._classes.outcomes
 
     def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:

@@ -364,14 +364,7 @@ class FiledFilters:
         for bucket in self._buckets_for(attributes):
             if bucket.tests:
                 return None
-            found += bucket.always
-            for ladders in (bucket.rising, bucket.falling):
-                for name, by_type in present(ladders, attributes):
-                    ladder = by_type.get(type(attributes.get(name)))
-                    found += ladder[1] if ladder is not None else ()
-            for _, ranged in present(bucket.ranged, attributes):
-                for bitmaps in ranged:
-                    found += bitmaps.ids
+            found += bucket.answer_order(attributes)
         return found
 
     def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
