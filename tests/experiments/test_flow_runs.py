@@ -180,6 +180,23 @@ def test_every_system_that_forwards_by_tables_is_compared() -> None:
     assert {name for name, system in SYSTEMS.items() if system.by_tables} == {*PARAMETERS}
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"system": "grape", "grape": {"moves": "subscribers"}},
+        {"system": "self_organising"},
+        {"service": {"shared_outputs": True}},
+        {"faults": {"link_loss": 0.1}},
+        {"faults": {"crashes": [{"broker": "B1", "at_us": 0, "back_us": 1}]}},
+    ],
+)
+def test_other_networks_have_no_flows(section: dict[str, Any]) -> None:
+    ready = prepared(workload(1, PLAIN))
+    described = {"name": "other", "system": "tree", "workload": {"path": "unused"}}
+    assert has_flows(parse_scenario(described), ready)
+    assert not has_flows(parse_scenario(described | section), ready)
+
+
 def test_a_subscription_to_several_publishers_has_no_flows() -> None:
     files = workload(1, PLAIN)
     first = files.subscriptions[0]

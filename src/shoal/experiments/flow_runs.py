@@ -103,10 +103,12 @@ def _is_suitable(files: WorkloadFiles) -> bool:
 
 
 def has_flows(scenario: Scenario, prepared: PreparedWorkload) -> bool:
-    """Whether a scenario can run in a world with flows."""
+    """Whether a scenario can run in a world with flows: no faults, and subscribers that stay."""
+    system = SYSTEMS[scenario.system]
     return (
         prepared.matches is not None
-        and SYSTEMS[scenario.system].by_tables
+        and system.by_tables
+        and not system.moves_subscribers(scenario.parameters)
         and not scenario.service.shared_outputs
         and scenario.faults == type(scenario.faults)()
     )

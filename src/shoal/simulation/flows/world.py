@@ -79,6 +79,10 @@ class FlowWorld(World):
     def _make_queue(self) -> FlowQueue:
         return FlowQueue(self.flows, self._arrive)
 
+    def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
+        """ValueError: only publishers move, by their system."""
+        raise ValueError(f"{client} cannot move in a world with flows")
+
     def _arrive(self, given_back: GivenBack) -> None:
         source, target = self.flows.ends(given_back.link)
         received = Received(source, given_back.batch)
