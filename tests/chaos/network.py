@@ -345,16 +345,16 @@ class Brokers:
         return all(await asyncio.gather(*map(self._is_ready, self._members)))
 
     async def measure(self, during_s: float) -> None:
-        """Record the processor time and memory of all brokers at rest."""
+        """Record the processor time and memory of all brokers at rest, but of those that leave."""
         began_s = self._now()
         before = {name: self._cpu_s(name) for name in self._processes}
         await asyncio.sleep(during_s)
-        for name, cpu_s in before.items():
+        for name in before.keys() & self._processes.keys():
             self._record(
                 Measured(
                     at_s=self._now(),
                     broker=name,
-                    cpu_s=self._cpu_s(name) - cpu_s,
+                    cpu_s=self._cpu_s(name) - before[name],
                     during_s=self._now() - began_s,
                     memory_mb=self._memory(name),
                     memory_at_start_mb=self._memory_mb.get(name, 0.0),

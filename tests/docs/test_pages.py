@@ -36,6 +36,10 @@ ITS_NETWORK = (
 )
 # Commands with these beginnings are not run, by page, with the reason.
 ONLY_OPTIONS = {
+    "docs/how-to/changes.md": {
+        "shoal simulate": "of the workload of another page; tests/experiments/test_changes.py",
+        "shoal study": "the same",
+    },
     "docs/how-to/evaluations.md": {"shoal reproduce": "minutes to hours"},
     "docs/how-to/studies.md": {"shoal study": "36 runs; tests/cli/test_study.py"},
     "docs/how-to/spark.md": {

@@ -10,7 +10,8 @@ import pytest
 
 from shoal.experiments.run_files import RunFileError
 from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import ScenarioError, parse_scenario
+from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.scenario_sections import ScenarioError
 from shoal.experiments.trace_sinks import Tables
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.experiments.scenario import (
     BalancedTree,
-    Crash,
-    Faults,
     GeographySection,
-    LinkDown,
-    LinkQuality,
     LinksFile,
     Matrix,
     Scenario,
-    ScenarioError,
     Service,
-    check_faults,
     dump_scenario,
     load_scenario,
     parse_scenario,
 )
+from shoal.experiments.scenario_faults import (
+    Crash,
+    Faults,
+    LinkDown,
+    LinkQuality,
+    check_faults,
+)
+from shoal.experiments.scenario_sections import ScenarioError
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
@@ -52,6 +55,17 @@ def test_the_examples_figures_are_the_defaults() -> None:
     example = load_scenario(EXAMPLE)
     bare = parse_scenario({"name": "load100", "workload": {"path": example.workload.path}})
     assert example == bare
+
+
+def test_the_changing_example_is_that_of_its_page() -> None:
+    """The example has a link and a reach of its own."""
+    page = EXAMPLE.parents[1] / "docs" / "how-to" / "changes.md"
+    example = load_scenario(EXAMPLE.with_name("changes.toml"))
+    shown = parse_scenario(tomllib.loads(page.read_text().split("```toml")[1].split("```")[0]))
+    for table in ("membership", "churn", "bursts"):
+        assert getattr(example, table) == getattr(shown, table)
+    assert example.mobility == msgspec.structs.replace(shown.mobility, reach=3)
+    assert example.bandwidth.bytes_per_second == shown.bandwidth.bytes_per_second
 
 
 def test_a_dumped_scenario_is_complete_and_reads_back(tmp_path: Path) -> None:

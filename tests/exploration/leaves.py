@@ -46,7 +46,7 @@ from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.around import DOWN, Pair
 from tests.exploration.disks import Disks
 from tests.exploration.network import DEAD, Draft, Ends, State
-from tests.exploration.search import Explored, explore
+from tests.exploration.search import Explored, exhaust, explore
 
 PROMISE, WISH = advertisement("a"), subscription("s")
 LATE, OLD = subscription("late", client="L"), subscription("old", client="O")
@@ -324,6 +324,9 @@ class Leaves(Disks):
 
     def explore(self, most: int = 3_000_000) -> Explored:
         return explore(self.start, self.steps, self.describe, self.judge, most)
+
+    def exhaust(self, most: int = 100_000_000) -> Explored:
+        return exhaust(self.start, self.steps, self.describe, self.judge, most)
 
     def _check(self, state: State) -> None:
         """Links that both ends take for the tree's form no cycle."""

@@ -245,14 +245,17 @@ class Network:
 
     # --- faults -------------------------------------------------------------------------------
 
-    def sever(self, draft: Draft, left: str, right: str, *told: str) -> None:
+    def sever(
+        self, draft: Draft, left: str, right: str, *told: str, is_lasting: bool = True
+    ) -> None:
         """Lose the link's content; the given ends notice."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
             draft.closed.add(way)
             draft.queues[way] = ()
             if target in told:
-                draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.FAILED)),)
+                failed = LinkChanged(source, LinkState.FAILED, is_lasting)
+                draft.queues[way] += (self.lives.input(failed),)
 
     def join(self, draft: Draft, left: str, right: str, *, is_lasting: bool = True) -> None:
         """Bring up the link: each end notices before the other's messages arrive."""
@@ -261,10 +264,11 @@ class Network:
             up = LinkChanged(source, LinkState.UP, is_lasting)
             draft.queues[way] += (self.lives.input(up),)
 
-    def refuse(self, draft: Draft, source: str, target: str) -> None:
+    def refuse(self, draft: Draft, source: str, target: str, *, is_lasting: bool = True) -> None:
         """A requested link does not come up; the end that requested it notices."""
         way = self.ways[target, source]
-        draft.queues[way] += (self.lives.input(LinkChanged(target, LinkState.FAILED)),)
+        failed = LinkChanged(target, LinkState.FAILED, is_lasting)
+        draft.queues[way] += (self.lives.input(failed),)
 
     def kill(self, draft: Draft, broker: str) -> None:
         """Kill a broker, with the messages under way to it and its timers."""

@@ -1,11 +1,12 @@
-"""Breadth-first search over all reachable states, so the first fault found has the shortest path.
+"""Search over all reachable states: breadth-first, so that the first fault found has the shortest
+path, or depth-first, which keeps only the states of one path.
 
 Steps at different machines commute and lead to one state, which is explored once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -62,6 +63,47 @@ def explore(
         if len(came) > most:
             raise OverflowError(f"more than {most} states")
     return Explored(len(came), taken, ends, [])
+
+
+def exhaust(
+    start: S,
+    steps: Callable[[S], Iterable[tuple[object, S]]],
+    describe: Callable[[object], str],
+    judge: Callable[[S], list[str]],
+    most: int = 100_000_000,
+) -> Explored:
+    """As `explore`, depth-first: in a few GB for tens of millions of states; a fault's path is some
+    path.
+    """
+    met = {hash(start)}
+    taken = ends = 0
+    # Of each state on the path: the step to it, itself, its further steps, and whether it has any.
+    path: list[tuple[object, S, Iterator[tuple[object, S]], bool]]
+    path = [(None, start, iter(steps(start)), False)]
+    while path:
+        what, state, further, _ = path[-1]
+        problems: list[str] = []
+        try:
+            step = next(further, None)
+        except Exception as error:  # a machine that raises is a find
+            step, problems = None, [repr(error)]
+        if step is not None:
+            taken += 1
+            path[-1] = what, state, further, True
+            if (number := hash(step[1])) not in met:
+                met.add(number)
+                path.append((*step, iter(steps(step[1])), False))
+                if len(met) > most:
+                    raise OverflowError(f"more than {most} states")
+            continue
+        if not path[-1][3] and not problems:
+            ends += 1
+            problems = judge(state)
+        if problems:
+            way = [describe(each) for each, *_ in path[1:]]
+            return Explored(len(met), taken, ends, way + problems)
+        path.pop()
+    return Explored(len(met), taken, ends, [])
 
 
 def _way(

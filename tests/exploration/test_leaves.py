@@ -92,6 +92,13 @@ def test_a_leave(name: str) -> None:
     explored(QUICK[name])
 
 
+def test_both_searches_meet_the_same_states() -> None:
+    leaves = Leaves(QUICK["a leaf, broker B"])
+    wide, deep = leaves.explore(), leaves.exhaust()
+    assert wide == deep
+    assert wide.states > 100
+
+
 # Two neighbours leave: one is a participant of the other's leave.
 BOTH: dict[str, Any] = {"leaving_brokers": ("B", "C"), "subscribing": "A"}
 

@@ -108,14 +108,17 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
         "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0, 0)],
     }
     spared = RUN | {"conflated": [("S1", 2, 1, 0)]}
-    runs = {"first": RUN, "idle": idle, "silent": quiet, "spared": spared}
+    # S1 is away while the last publication is made.
+    timed = RUN | {"subscribed": [("S1", 0, 13 * SECOND_US), ("S1", 16 * SECOND_US, None)]}
+    runs = {"first": RUN, "idle": idle, "silent": quiet, "spared": spared, "timed": timed}
     folders = [make_run(root / name, rows) for name, rows in runs.items()]
     return by_both(spark, folders, root)
 
 
 def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, Any]) -> None:
-    first, _, silent, spared = summary["runs"]
+    first, _, silent, spared, timed = summary["runs"]
     verdict = ("expected", "delivered", "lost", "duplicated", "phantom")
+    assert [timed[name] for name in verdict] == [2, 4, 0, 1, 1]
     assert [spared[name] for name in verdict] == [3, 4, 0, 1, 1]
     assert (spared["spared"], first["spared"]) == (1, None)
     assert (first["run"], silent["run"]) == ("first", "silent")
@@ -164,7 +167,7 @@ def test_costs_count_the_whole_run_by_phase_and_kind(summary: dict[str, Any]) ->
 
 
 def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
-    first, _, silent, _ = summary["runs"]
+    first, _, silent, *_ = summary["runs"]
     assert first["delay_mean_us"] == pytest.approx(25_000)
     assert first["delay_p50_us"] == pytest.approx(25_000)
     assert first["delay_p99_us"] == pytest.approx(39_700)
@@ -182,6 +185,7 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
         {"run": "idle"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
         {"run": "spared"} | move | {"moves": 1, "waited_us": 70_000},
+        {"run": "timed"} | move | {"moves": 1, "waited_us": 70_000},
     ]
 
 

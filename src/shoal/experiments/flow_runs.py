@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.flows.world import FlowWorld
 
+# Sections of a scenario that a world with flows does not know.
+EXCLUDED = ("faults", "bandwidth", "membership", "mobility", "churn", "bursts")
 # A study's runs come network by network; one network's workload takes some 100 MB.
 PREPARED_WORKLOADS = 1
 
@@ -49,6 +52,17 @@ class ListedEvents(RunEvents):
         return ListedEvents(
             [each._replace(replay_us=int(each.replay_us / speed)) for each in self._events]
         )
+
+    @property
+    def times_us(self) -> Any:
+        return np.array([each.replay_us for each in self._events], np.int64)
+
+    def at_times(self, replay_us: Any) -> ListedEvents:
+        """As `RunEvents.at_times`."""
+        pairs = zip(self._events, replay_us, strict=True)
+        moved = [each._replace(replay_us=int(at_us)) for each, at_us in pairs]
+        key = attrgetter("replay_us", "publisher", "sequence")
+        return ListedEvents(sorted(moved, key=key))
 
     @property
     def last_replay_us(self) -> int:
@@ -110,7 +124,7 @@ def has_flows(scenario: Scenario, prepared: PreparedWorkload) -> bool:
         and system.by_tables
         and not system.moves_subscribers(scenario.parameters)
         and not scenario.service.shared_outputs
-        and scenario.faults == type(scenario.faults)()
+        and all(getattr(scenario, name) == type(getattr(scenario, name))() for name in EXCLUDED)
     )
 
 
@@ -136,7 +150,8 @@ def run_flows(
     worlds: list[FlowWorld] = []
 
     def make_world(*links: Any, **options: Any) -> FlowWorld:
-        options.pop("link_faults"), options.pop("own_faults")
+        for unknown in ("link_faults", "own_faults", "bandwidths"):
+            options.pop(unknown)
         world = FlowWorld(*links, **options, matches=matches, keys=keys, subscribers=subscribers)
         worlds.append(world)
         return world

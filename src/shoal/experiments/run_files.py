@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.csv as pa_csv  # type: ignore[import-untyped]  # as above
@@ -112,8 +113,18 @@ class RunEvents:
         replay_us = pc.cast(
             pc.divide(pc.cast(self._table["replay_us"], "double"), speed), "int64", safe=False
         )
+        return self.at_times(replay_us)
+
+    @property
+    def times_us(self) -> Any:
+        """The replay times in their order, an array of integers."""
+        return self._table["replay_us"].to_numpy()
+
+    def at_times(self, replay_us: Any) -> RunEvents:
+        """The same events at other times, listed in the order of these events."""
         place = self._table.column_names.index("replay_us")
-        return RunEvents(self._table.set_column(place, "replay_us", replay_us))
+        times = pa.array(replay_us, pa.int64()) if isinstance(replay_us, np.ndarray) else replay_us
+        return RunEvents(self._table.set_column(place, "replay_us", times))
 
     @property
     def last_replay_us(self) -> int:

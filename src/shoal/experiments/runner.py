@@ -2,9 +2,10 @@
 
 Clients start one after the other, advertisements first, then subscriptions; when all has settled,
 the events are replayed at their times. A subscription that comes later is made ahead of its time,
-and one that goes is withdrawn after it, each by the settling time; its deliveries beyond its time
-do not count. Faults happen at the times the scenario gives, counted from the start of the run like
-everything else.
+and one that goes is withdrawn after it, each by the settling time, or longer where publishers move;
+its deliveries beyond its time do not count. Faults, joins, leaves and moves happen at the times the
+scenario gives, counted from the start of the run like everything else; those that are drawn happen
+during the replay.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
 from shoal.broker.wire import COMMON, Codec
+from shoal.experiments.planned_changes import PlannedChanges, with_bursts
 from shoal.experiments.run_files import (
     RunEvent,
     RunFileError,
@@ -26,7 +28,9 @@ from shoal.experiments.run_files import (
     read_workload,
 )
 from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.scenario import Scenario, check_faults, costs_by_broker
+from shoal.experiments.scenario import Scenario, costs_by_broker
+from shoal.experiments.scenario_costs import message_costs
+from shoal.experiments.scenario_faults import bandwidths, check_faults, link_faults
 from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_sinks import MemorySink, Tables, TraceSink
 from shoal.experiments.trace_tables import Checks, RunTrace
@@ -42,6 +46,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import Link
 from shoal.simulation.conflation import pace_of
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
@@ -95,10 +100,15 @@ def run_workload(
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
-    world = _build_world(scenario, workload, links, make_world)
-    subscriptions = _start_clients(world, workload, scenario)
+    workload = with_bursts(workload, scenario.bursts, scenario.seed)
+    underlay = build_underlay(scenario.underlay, workload.brokers, scenario.seed)
+    changes = PlannedChanges(scenario, workload, links, underlay)
+    world = _build_world(scenario, workload, links, underlay, changes, make_world)
+    subscriptions = _start_clients(world, workload, scenario, changes)
     settled_us = world.queue.last_us + scenario.run.settle_us
-    _come_and_go(world, workload, subscriptions, settled_us, scenario.run.settle_us)
+    changes.draw_moves(settled_us, settled_us + workload.events.last_replay_us)
+    _come_and_go(world, workload, subscriptions, settled_us, scenario, changes)
+    _change_network(world, scenario, changes)
     _Replay(world, iter(workload.events), settled_us).start()
     for crash in scenario.faults.crashes:
         world.crash(crash.at_us, crash.broker)
@@ -108,7 +118,9 @@ def run_workload(
         world.heal(down.back_us, down.left, down.right)
     end_us = settled_us + workload.events.last_replay_us
     sink = sink or MemorySink()
-    trace = RunTrace(world, workload, links, subscriptions, settled_us, sink)
+    workload = workload._replace(brokers=[*workload.brokers, *changes.broker_rows])
+    links = [*links, *changes.joined_links]
+    trace = RunTrace(world, workload, links, subscriptions, settled_us, sink, changes.spells)
 
     most_behind_us = 0
 
@@ -126,7 +138,10 @@ def run_workload(
     trace.finish()
     tables = sink.close()
     checks = trace.checks(scenario.seed)
+    leaving = {each.broker for each in scenario.membership.leaves}
     more = {"most_behind_us": most_behind_us, "derived_subscriptions": workload.derived}
+    if leaving:
+        more["unfinished_leaves"] = len(leaving - world.departures.keys())
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
@@ -150,32 +165,41 @@ def _build_world(
     scenario: Scenario,
     workload: WorkloadFiles,
     links: list[Link],
+    underlay: Underlay,
+    changes: PlannedChanges,
     make_world: Callable[..., World],
 ) -> World:
     brokers = [row.broker for row in workload.brokers]
+    joining = {join.broker: changes.place_of(join) for join in scenario.membership.joins}
     return make_world(
         links,
         strategy_factory(scenario.system, scenario.parameters, brokers),
-        build_underlay(scenario.underlay, workload.brokers, scenario.seed),
+        underlay,
         brokers=brokers,
         costs=scenario.service,
         own_costs=costs_by_broker(scenario.service, brokers),
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),
-        own_faults={
-            frozenset((each.left, each.right)): LinkFaults(
-                loss=each.loss, jitter_us=each.delay_jitter_us
-            )
-            for each in scenario.faults.links
-        },
+        own_faults=link_faults(scenario.faults),
+        bandwidths=bandwidths(scenario.bandwidth, {*brokers, *joining}),
+        message_costs=message_costs(
+            scenario.costs,
+            scenario.service.processing_us,
+            {**{name: name for name in brokers}, **joining},
+            [*links, *changes.joined_links],
+            underlay,
+        ),
+        takes_clients=changes.takes_clients,
         seed=scenario.seed,
         window_us=scenario.trace.window_us,
         sizes=message_sizes(Codec(COMMON + tuple(SYSTEMS[scenario.system].messages))),
     )
 
 
-def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) -> dict[str, Filter]:
+def _start_clients(
+    world: World, workload: WorkloadFiles, scenario: Scenario, changes: PlannedChanges
+) -> dict[str, Filter]:
     """Schedule every client's start; the filters by subscription."""
     path = Path(scenario.workload.path)
     spacing_us = scenario.run.client_spacing_us
@@ -201,7 +225,8 @@ def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) ->
         rule = _rule_of(interest, path)
         if rule is not None:
             world.conflation.add(interest.subscription, interest.client, rule)
-        if _comes_later(interest, scenario.run.settle_us):
+        first_us, _ = next(iter(changes.spells_of(interest)), (None, None))
+        if first_us is None or first_us > scenario.run.settle_us:
             continue
         world.subscribe(at_us, interest.broker, _subscription(interest, filters))
         at_us += spacing_us
@@ -224,24 +249,37 @@ def _rule_of(row: SubscriptionRow, path: Path) -> ConflationRule | None:
         ) from None
 
 
-def _comes_later(row: SubscriptionRow, settle_us: int) -> bool:
-    return row.from_us is not None and row.from_us > settle_us
-
-
 def _come_and_go(
     world: World,
     workload: WorkloadFiles,
     filters: Mapping[str, Filter],
     start_us: int,
-    settle_us: int,
+    scenario: Scenario,
+    changes: PlannedChanges,
 ) -> None:
     """Schedule the changes of subscriptions during the replay."""
+    settle_us, withdrawal_us = scenario.run.settle_us, scenario.withdrawal_us
     for row in workload.subscriptions:
         subscription = _subscription(row, filters)
-        if row.from_us is not None and _comes_later(row, settle_us):
-            world.subscribe(start_us + row.from_us - settle_us, row.broker, subscription)
-        if row.to_us is not None:
-            world.unsubscribe(start_us + row.to_us + settle_us, row.broker, subscription)
+        for from_us, until_us in changes.spells_of(row):
+            if from_us > settle_us:
+                at_us = start_us + from_us - settle_us
+                broker = changes.broker_of(row.client, row.broker, at_us)
+                world.subscribe(at_us, broker, subscription)
+            if until_us is not None:
+                world.unsubscribe(start_us + until_us + withdrawal_us, row.broker, subscription)
+
+
+def _change_network(world: World, scenario: Scenario, changes: PlannedChanges) -> None:
+    """Schedule joins and leaves of brokers, and moves of clients."""
+    places = {join.broker: changes.place_of(join) for join in scenario.membership.joins}
+    for join in scenario.membership.joins:
+        world.add_broker(join.at_us, join.broker, join.links, places[join.broker])
+    for leave in scenario.membership.leaves:
+        world.drain_broker(leave.at_us, leave.broker)
+    for move in changes.moves:
+        place = places.get(move.broker, move.broker)
+        world.move(move.at_us, move.client, move.broker, place)
 
 
 @lru_cache(REMEMBERED_FILTERS)

@@ -27,27 +27,29 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shoal import typed_toml
+from shoal.experiments.scenario_changes import (
+    HELD_BACK_US,
+    Bursts,
+    Churn,
+    Membership,
+    Mobility,
+)
+from shoal.experiments.scenario_costs import ScenarioCosts
+from shoal.experiments.scenario_faults import Bandwidth, Faults
+from shoal.experiments.scenario_sections import (
+    PAGE,
+    NotNegative,
+    Positive,
+    ScenarioError,
+    ScenarioSection,
+    Text,
+)
 from shoal.model import BrokerId
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
 from shoal.overlays.registry import SYSTEMS, unknown
 from shoal.simulation.service import ServiceCosts
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-NotNegative = Annotated[int, msgspec.Meta(ge=0)]
-# Above this, waiting for repeats takes longer than any run.
-Loss = Annotated[float, msgspec.Meta(ge=0, le=0.9)]
 BrokerOrder = Literal["workload", "shuffled"]
-# The page that explains the keys of a scenario.
-PAGE = "docs/reference/scenario.md"
-
-
-class ScenarioError(ValueError):
-    """A scenario that its workload cannot serve; says which key."""
-
-
-class ScenarioSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a scenario."""
 
 
 class WorkloadSection(ScenarioSection, frozen=True, kw_only=True):
@@ -211,71 +213,6 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     speeds: tuple[BrokerSpeed, ...] = ()
 
 
-class Crash(ScenarioSection, frozen=True, kw_only=True):
-    """One broker is down, and loses its volatile state.
-
-    broker    the broker
-    at_us     from this time of the run on
-    back_us   it is there again
-    """
-
-    broker: BrokerId
-    at_us: NotNegative
-    back_us: Positive
-
-    def __post_init__(self) -> None:
-        _check_interval(self.at_us, self.back_us)
-
-
-class LinkDown(ScenarioSection, frozen=True, kw_only=True):
-    """One link of the overlay carries nothing for a while.
-
-    left, right   between these two brokers
-    at_us         from this time of the run on
-    back_us       it carries again
-    """
-
-    left: BrokerId
-    right: BrokerId
-    at_us: NotNegative
-    back_us: Positive
-
-    def __post_init__(self) -> None:
-        _check_interval(self.at_us, self.back_us)
-
-
-class LinkQuality(ScenarioSection, frozen=True, kw_only=True):
-    """One link of the overlay is better or worse than the others, in both directions.
-
-    left, right       between these two brokers
-    loss              probability that a message is lost
-    delay_jitter_us   each message takes up to this much longer
-    """
-
-    left: BrokerId
-    right: BrokerId
-    loss: Loss = 0.0
-    delay_jitter_us: NotNegative = 0
-
-
-class Faults(ScenarioSection, frozen=True, kw_only=True):
-    """Fault injection.
-
-    link_loss              probability that a message on an overlay link is lost
-    link_delay_jitter_us   each message takes up to this much longer; more than the spacing of
-                           messages reorders them
-    crashes                brokers that are down for a while
-    link_downs             links that carry nothing for a while
-    links                  links with a loss and jitter of their own
-    """
-
-    link_loss: Loss = 0.0
-    link_delay_jitter_us: NotNegative = 0
-    crashes: tuple[Crash, ...] = ()
-    link_downs: tuple[LinkDown, ...] = ()
-    links: tuple[LinkQuality, ...] = ()
-
-
 class TracingSection(ScenarioSection, frozen=True, kw_only=True):
     """Recorded data.
 
@@ -312,13 +249,34 @@ class _Common(ScenarioSection, frozen=True, kw_only=True):
     topology: Topology = BalancedTree()
     underlay: Underlay = GeographySection()
     service: Service = Service()
+    costs: ScenarioCosts = ScenarioCosts()
+    bandwidth: Bandwidth = Bandwidth()
     faults: Faults = Faults()
+    membership: Membership = Membership()
+    mobility: Mobility = Mobility()
+    churn: Churn = Churn()
+    bursts: Bursts = Bursts()
     trace: TracingSection = TracingSection()
     run: RunSection = RunSection()
 
     def __post_init__(self) -> None:
         if problem := unknown(self.system):
             raise ValueError(f"system: {problem}")
+        least_us = self.run.settle_us + self.withdrawal_us
+        if self.churn.subscriptions and self.churn.away_us <= least_us:
+            held = "" if least_us == 2 * self.run.settle_us else ", and 16 s as publishers move"
+            raise ValueError(
+                f"churn.away_us: {self.churn.away_us} is too short; take more than {least_us}, "
+                f"twice run.settle_us{held}"
+            )
+
+    @property
+    def withdrawal_us(self) -> int:
+        """From the end of a subscription's time until it is withdrawn: publications of that time
+        are under way, or held back by a publisher that moves.
+        """
+        moves = self.mobility.publishers or self.mobility.moves or self.membership.leaves
+        return self.run.settle_us + (HELD_BACK_US if moves else 0)
 
 
 class Scenario(_Common, frozen=True, kw_only=True):
@@ -327,17 +285,23 @@ class Scenario(_Common, frozen=True, kw_only=True):
     Files that it names are relative to its folder, those in `--set` to the working folder.  Tables
     of systems that the chosen one does not use are kept and have no effect.
 
-    name       name of the run in reports
-    seed       decides all that is left to chance
-    system     routing of the brokers
-    workload   publications and subscriptions
-    topology   links of the overlay
-    underlay   latencies between brokers
-    service    costs of a message at a broker
-    faults     injected faults
-    trace      recorded data
-    run        when clients act
-    sections   each system's parameters, by its name
+    name         name of the run in reports
+    seed         decides all that is left to chance
+    system       routing of the brokers
+    workload     publications and subscriptions
+    topology     links of the overlay
+    underlay     latencies between brokers
+    service      costs of a message at a broker
+    costs        costs of messages that systems decide by
+    bandwidth    bytes that links carry in a second
+    faults       injected faults
+    membership   brokers that join and leave
+    mobility     clients that move from broker to broker
+    churn        subscriptions that come and go
+    bursts       times in which more is published
+    trace        recorded data
+    run          when clients act
+    sections     each system's parameters, by its name
     """
 
     sections: dict[str, Any] = {}
@@ -362,7 +326,7 @@ _WRITTEN: Any = msgspec.defstruct(
 _PAGES = {"": PAGE, **dict.fromkeys(SYSTEMS, SYSTEMS_PAGE)}
 
 # Keys of a scenario that name files or folders.
-PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
+PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"), ("costs", "path"))
 
 
 def load_scenario(path: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -390,28 +354,6 @@ def dump_scenario(scenario: Scenario, folder: Path) -> str:
     data, home = written_form(scenario), folder.resolve()
     _map_paths(data, lambda text: Path(os.path.relpath(text, home)).as_posix())
     return msgspec.toml.encode(data).decode()
-
-
-def check_faults(
-    faults: Faults, brokers: Collection[BrokerId], links: Iterable[tuple[BrokerId, BrokerId]]
-) -> None:
-    """ScenarioError when a fault is to happen to a broker or link that is not there."""
-    for number, crash in enumerate(faults.crashes):
-        if crash.broker not in brokers:
-            raise ScenarioError(
-                f"faults.crashes[{number}].broker: no broker {crash.broker!r} ({PAGE})"
-            )
-    joined = {frozenset(link) for link in links}
-    named = {
-        "link_downs": [(each.left, each.right) for each in faults.link_downs],
-        "links": [(each.left, each.right) for each in faults.links],
-    }
-    for key, pairs in named.items():
-        for number, (left, right) in enumerate(pairs):
-            if frozenset((left, right)) not in joined:
-                raise ScenarioError(
-                    f"faults.{key}[{number}]: no link between {left!r} and {right!r} ({PAGE})"
-                )
 
 
 def costs_by_broker(
@@ -472,8 +414,3 @@ def _map_paths(data: dict[str, Any], change: Callable[[str], str]) -> None:
         table = data.get(section)
         if isinstance(table, dict) and isinstance(table.get(key), str) and table[key]:
             table[key] = change(table[key])
-
-
-def _check_interval(at_us: int, back_us: int) -> None:
-    if back_us <= at_us:
-        raise ValueError(f"back_us: {back_us} is not after at_us = {at_us}")

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.experiments.run_files import RUN_TABLES, SubscriptionRow, WorkloadFiles
+from shoal.experiments.generated_changes import Spell
+from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles
 from shoal.experiments.run_totals import RunTotals
 from shoal.experiments.trace_sinks import TraceSink
 from shoal.model import ClientId, Filter, SubscriptionId
@@ -23,6 +24,8 @@ Checks = Mapping[str, int]
 
 Item = TypeVar("Item")
 
+# The time of a subscription that is never there.
+_NEVER: Spell = (0, 0)
 # Rows of load that brokers keep before they are written.
 LOAD_ROWS = 65_536
 
@@ -41,6 +44,7 @@ class RunTrace:
         filters: Mapping[SubscriptionId, Filter],
         start_us: int,
         sink: TraceSink,
+        spells: Mapping[SubscriptionId, Sequence[Spell]],
     ) -> None:
         self.totals = RunTotals()
         self._world = world
@@ -50,11 +54,12 @@ class RunTrace:
         conflated = {row.subscription for row in world.conflation.rows()}
         # Keys of a conflated subscription may overtake each other.
         self._judge = RunningJudge(filters, conflated)
-        self._guests = {
-            row.subscription: row
+        self._guests: dict[SubscriptionId, Sequence[Spell]] = {
+            row.subscription: ((row.from_us or 0, row.to_us),)
             for row in workload.subscriptions
             if row.from_us is not None or row.to_us is not None
         }
+        self._guests.update(spells)
         self._refused = 0
         self._by_publisher: Counter[ClientId] = Counter()
         self._add(
@@ -62,6 +67,14 @@ class RunTrace:
             [(row.broker, row.latitude, row.longitude, row.name) for row in workload.brokers],
         )
         self._add("links", links)
+        self._add(
+            "subscribed",
+            [
+                (name, start_us + from_us, None if until_us is None else start_us + until_us)
+                for name, times in spells.items()
+                for from_us, until_us in times or [_NEVER]
+            ],
+        )
 
     def _add(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self.totals.add(table, rows)
@@ -177,7 +190,7 @@ def _tuples(rows: Iterable[msgspec.Struct]) -> list[tuple[Any, ...]]:
 
 def _in_time(
     deliveries: Sequence[DeliveryEvent],
-    guests: Mapping[SubscriptionId, SubscriptionRow],
+    guests: Mapping[SubscriptionId, Sequence[Spell]],
     start_us: int,
 ) -> list[DeliveryEvent]:
     """Deliveries without those to subscriptions that had not come yet, or had gone."""
@@ -187,8 +200,16 @@ def _in_time(
         waiting = tuple(
             name
             for name in delivery.subscriptions
-            if name not in guests or guests[name].waits_for(replay_us)
+            if name not in guests or _is_there(guests[name], replay_us)
         )
         if waiting:
             kept.append(msgspec.structs.replace(delivery, subscriptions=waiting))
     return kept
+
+
+def _is_there(times: Sequence[Spell], replay_us: int) -> bool:
+    """Whether a subscription gets publications of that time, if they match."""
+    return any(
+        from_us <= replay_us and (until_us is None or replay_us < until_us)
+        for from_us, until_us in times
+    )

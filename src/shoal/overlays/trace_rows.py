@@ -123,6 +123,16 @@ class ConflatedSubscription(msgspec.Struct, frozen=True):
     suppressed: int
 
 
+class SubscribedSpan(msgspec.Struct, frozen=True):
+    """A time for which a subscription is there that comes and goes by a scenario's `[churn]`, in
+    virtual time: only publications of these times are expected. `until_us`: None to the end.
+    """
+
+    subscription: SubscriptionId
+    from_us: int
+    until_us: int | None = None
+
+
 # Rows that brokers and publishers of every system write by `Record` effects.
 SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "migrations": MigrationRecord,
@@ -139,6 +149,7 @@ SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
     "deliveries": DeliveredPublication,
     "load": LoadRow,
     "conflated": ConflatedSubscription,
+    "subscribed": SubscribedSpan,
     "control": ControlRow,
     **SHARED_RECORDS,
 }

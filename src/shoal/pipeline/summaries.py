@@ -4,8 +4,9 @@ One function summarises one run, whose tables were in the memory of the simulato
 a loop calls it for small runs, and a Spark task for each of the others.
 
 Deliveries are compared with the truth pair by pair: lost are expected deliveries that never came,
-duplicated are repeated ones, phantom are deliveries without a matching subscription. Spared are the
-expected deliveries that a subscription with `$every` or `$changed` did not need. Load is counted in
+duplicated are repeated ones, phantom are deliveries without a matching subscription. Of a
+subscription that comes and goes only its times count. Spared are the expected deliveries that a
+subscription with `$every` or `$changed` did not need. Load is counted in
 the windows in which publications were published, so that the network's set-up before does not
 count; `settled_` metrics are those of the last third of that time, when relocation has done most of
 its work.
@@ -98,6 +99,22 @@ class _SummarisedRun:
         if (self._folder / "conflated.parquet").exists():
             return self.read("conflated").select(["subscription"])
         return pa.table({"subscription": pa.array([], pa.string())})
+
+    def expected(self, truth: pa.Table) -> pa.Table:
+        """The truth of this run's publications, while their subscriptions are there."""
+        published = self.publications.select([*schemas.PUBLICATION_KEY, "published_us"])
+        found = published.join(truth, list(schemas.PUBLICATION_KEY), join_type="inner")
+        path = self._folder / "subscribed.parquet"
+        spans = self.read("subscribed") if path.exists() else None
+        if spans is not None and spans.num_rows:
+            steady = found.join(spans, "subscription", join_type="left anti")
+            coming = found.join(spans, "subscription", join_type="inner")
+            time_us, until_us = pc.field("published_us"), pc.field("until_us")
+            is_there = (pc.field("from_us") <= time_us) & (
+                until_us.is_null() | (time_us < until_us)
+            )
+            found = pa.concat_tables([steady.select(_KEY), coming.filter(is_there).select(_KEY)])
+        return found.select(_KEY)
 
     def _load(self) -> pa.Table:
         load = self.whole_load
@@ -255,8 +272,7 @@ def _metrics(run: _SummarisedRun, truth: pa.Table) -> _Row:
 
 def _verdict(run: _SummarisedRun, truth: pa.Table) -> _Row:
     """Expected against delivered; the truth of publications that a run did not have is left out."""
-    published = run.publications.select(schemas.PUBLICATION_KEY)
-    expected = published.join(truth, list(schemas.PUBLICATION_KEY), join_type="inner")
+    expected = run.expected(truth)
     delivered = run.deliveries.select(_KEY).group_by(_KEY).aggregate([([], "count_all")])
     arrived = expected.join(delivered, _KEY, join_type="inner")
     came = arrived.num_rows

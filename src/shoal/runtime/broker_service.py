@@ -292,8 +292,8 @@ class BrokerService:
         if self.trace is not None:
             self.trace.start()
         former = self.front_end.journal.neighbours if self.front_end.journal is not None else ()
-        former = tuple(name for name in former if name not in self._overlay.ended)
-        started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
+        expected = self._overlay.awaited(former)
+        started = Started(expected, self.network.bounds.give_up_us, self._overlay.facts)
         self.node.start(started)
         federation = self.front_end.clients.federation
         if federation is not None:

@@ -1,17 +1,20 @@
-"""Moves the clients of a simulated broker before it leaves the network.
+"""Moves clients: those of a broker before it leaves the network, and those that move by themselves.
 
 A client that moves is silent for a while at each step, so that none of its messages is under way:
 it disconnects, connects to the nearest broker that stays, and resumes. A subscriber misses
-publications meanwhile; a publisher holds its publications back.
+publications meanwhile; a publisher holds its publications back. `drain` and `move` lose nothing: a
+subscriber subscribes at the new broker first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.links.underlay import ClientLatencies
+from shoal.simulation.nodes import DETECTION_US, BrokerNode
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.subscribers import Ask, SimulatedSubscribers
 
@@ -27,11 +30,15 @@ class Refuge:
         queue: EventQueue,
         publishers: Mapping[ClientId, PublisherNode],
         subscribers: SimulatedSubscribers,
-        brokers: Collection[BrokerId],
+        brokers: Mapping[BrokerId, BrokerNode],
         neighbours: Callable[[BrokerId], tuple[BrokerId, ...]],
         ask: Ask,
+        latency_us: ClientLatencies,
+        takes_clients: Callable[[BrokerId], bool],
     ) -> None:
         self._queue = queue
+        self._latency_us = latency_us
+        self._takes_clients = takes_clients
         self._publishers = publishers
         self._subscribers = subscribers
         self._brokers = brokers
@@ -60,13 +67,59 @@ class Refuge:
 
     # --- clients that go ----------------------------------------------------------------------
 
-    def empty(self, now_us: int, broker: BrokerId) -> None:
-        """Redirect the broker's clients, unless no broker stays."""
+    def move(self, now_us: int, argument: tuple[ClientId, BrokerId, str | None]) -> None:
+        """Move a client to a broker that runs and does not leave; it stands at that place then, if
+        one is given.
+        """
+        client, broker, place = argument
+        node, publisher = self._brokers.get(broker), self._publishers.get(client)
+        if node is None or not node.running or self.refuge_for(broker) != broker:
+            return
+        if place is not None:
+            self._latency_us.stand(client, place)
+        if client in self._subscribers:
+            self._subscribers.move(now_us, client, broker)
+        if publisher is not None and publisher.machine.broker != broker:
+            self.send(now_us, publisher, broker)
+
+    def drain(
+        self, now_us: int, argument: tuple[BrokerId, Callable[[int, BrokerId], None]]
+    ) -> None:
+        """Move the broker's clients away without a loss, and have no others come; then call with
+        the broker.
+        """
+        broker, then = argument
+        if broker not in self._brokers:
+            return
+        clients = self._subscribers.near(broker)
+        publishers = [
+            node
+            for node in self._publishers.values()
+            if broker in node.machine.brokers and not node.machine.gone
+        ]
+        if self._choose(broker):
+            if not (clients or publishers):
+                then(now_us, broker)
+                return
+            for client in clients:
+                self._subscribers.move(now_us, client, self.refuge_for(broker))
+            for node in publishers:
+                self.send(now_us, node, broker)
+        self._queue.push(now_us + DETECTION_US, self.drain, argument)
+
+    def _choose(self, broker: BrokerId) -> bool:
+        """Have a refuge for the broker's clients, unless no broker stays."""
         if broker not in self.chosen:
             refuge = self._nearest(broker)
             if refuge is None:
-                return
+                return False
             self.chosen[broker] = refuge
+        return True
+
+    def empty(self, now_us: int, broker: BrokerId) -> None:
+        """Redirect the broker's clients, unless no broker stays."""
+        if not self._choose(broker):
+            return
         for client in self._subscribers.near(broker):
             self._subscribers.go(now_us, client, broker)
             self._queue.push(now_us + PAUSE_US, self._come, (broker, client))
@@ -85,7 +138,7 @@ class Refuge:
     def _nearest(self, broker: BrokerId) -> BrokerId | None:
         reached = [broker]
         for each in reached:
-            if each not in self.chosen and each != broker:
+            if each not in self.chosen and each != broker and self._takes_clients(each):
                 return each
             near = self._neighbours(each) or sorted(self._brokers)
             reached += [other for other in near if other not in reached]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from random import Random
 
 from shoal.broker.effects import Costs, Dead, Leave, Requested, Started, Stay
 from shoal.broker.machine import Broker
@@ -27,7 +26,9 @@ from shoal.simulation.carried import publications_in
 from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.faults import FaultyLink, LinkFaults
+from shoal.simulation.faults import LinkFaults
+from shoal.simulation.limited_link import Bandwidths
+from shoal.simulation.link_factory import LinkFactory
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
@@ -65,8 +66,10 @@ class World:
     message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
-    sizes         bytes of control messages; without, none are counted, and each costs as much as a
-                  publication
+    sizes         bytes of messages; without, those of control messages are not counted, and each
+                  costs as much as a publication
+    bandwidths    of the overlay links; they need `sizes`
+    takes_clients whether clients of a leaving broker may go to a broker
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class World:
         seed: int = 0,
         window_us: int = 1_000_000,
         sizes: MessageSizes | None = None,
+        bandwidths: Bandwidths | None = None,
+        takes_clients: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> None:
         self.queue = self._make_queue()
         self.trace = Trace()
@@ -95,9 +100,6 @@ class World:
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._own_costs = own_costs or {}
-        self._link_faults = link_faults or LinkFaults()
-        self._own_faults = own_faults or {}
-        self._is_lossy = any((self._link_faults, *self._own_faults.values()))
         self._is_patient = is_patient
         self._clocks_us = clocks_us or {}
         self._seed = seed
@@ -106,14 +108,26 @@ class World:
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
-        # Those that were not there at the start.
         self._joined: set[BrokerId] = set()
         self._staying: set[BrokerId] = set()
         self._meters: list[Meter] = []
         self._message_costs = message_costs
         self._window_us = window_us
         self._sizes = sizes
-        self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
+        factory = LinkFactory(
+            self.queue,
+            self.brokers,
+            self._broker_latency_us,
+            self._costs_of,
+            faults=link_faults,
+            own_faults=own_faults,
+            bandwidths=bandwidths,
+            sizes=sizes,
+            seed=seed,
+        )
+        self._is_lossy = factory.is_lossy
+        make = self._link_maker(factory)
+        self._wiring = Wiring(self.queue, self.brokers, make, self._broker_latency_us)
         self.conflation = SimulatedConflation(self.queue)
         self.load_windows = LoadWindows()
         self._subscribers = SimulatedSubscribers(
@@ -126,6 +140,8 @@ class World:
             self.brokers,
             self._wiring.neighbours,
             self._deliver_request,
+            self._latency_us,
+            takes_clients,
         )
         given = list(links)
         for ends in given:
@@ -141,6 +157,9 @@ class World:
 
     def _make_queue(self) -> EventQueue:
         return EventQueue()
+
+    def _link_maker(self, factory: LinkFactory) -> Callable[[BrokerId, BrokerId], SimulatedLink]:
+        return factory.make
 
     def _outcomes(self, broker: BrokerId) -> OutcomesFactory:
         return self._classes.outcomes
@@ -177,15 +196,6 @@ class World:
             is_founder=broker not in self._joined,
         )
         return ReliableBroker(machine) if self._is_lossy else machine
-
-    def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
-        latency_us = self._broker_latency_us(source, target)
-        node, transmission_us = self.brokers[target], self._costs_of(source).transmission_us
-        way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
-        faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
-        if not faults:
-            return SimulatedLink(*way)
-        return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _costs_of(self, broker: BrokerId) -> ServiceCosts:
         return self._own_costs.get(broker, self._costs)
@@ -231,8 +241,12 @@ class World:
         """The overlay as it is now: its lasting links, each once."""
         return self._wiring.lasting
 
-    def add_broker(self, at_us: int, broker: BrokerId, links: Iterable[BrokerId]) -> None:
+    def add_broker(
+        self, at_us: int, broker: BrokerId, links: Iterable[BrokerId], place: Place | None = None
+    ) -> None:
         """Start a new broker, which knows these brokers and opens lasting links to them."""
+        if place is not None:
+            self._places[broker] = place
         self.queue.push(at_us, self._add_broker, (broker, tuple(links)))
 
     def _add_broker(self, now_us: int, argument: tuple[BrokerId, tuple[BrokerId, ...]]) -> None:
@@ -252,6 +266,10 @@ class World:
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
         self.queue.push(at_us, self._begin_to_leave, broker)
+
+    def drain_broker(self, at_us: int, broker: BrokerId) -> None:
+        """As `remove_broker`, but its clients lose nothing: it leaves when all have moved."""
+        self.queue.push(at_us, self._refuge.drain, (broker, self._begin_to_leave))
 
     def _begin_to_leave(self, now_us: int, broker: BrokerId) -> None:
         self._staying.discard(broker)
@@ -318,12 +336,12 @@ class World:
         self._places[client] = place
 
     def publisher_broker(self, client: ClientId) -> BrokerId:
-        """The broker the publisher is attached to (the source's, while it moves)."""
+        """The publisher's broker (the source, while it moves)."""
         return self._publishers[client].machine.broker
 
     @property
     def refuges(self) -> Mapping[BrokerId, BrokerId]:
-        """Return the refuges of leaving brokers' clients."""
+        """The refuges of leaving brokers' clients."""
         return self._refuge.chosen
 
     @property
@@ -366,27 +384,19 @@ class World:
         """Those there are, as brokers know them: one that has moved has another name."""
         return list(self._subscribers)
 
-    def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
-        """Send a client to another broker, with all that it has subscribed to and advertised.
+    def move(
+        self, at_us: int, client: ClientId, broker: BrokerId, place: Place | None = None
+    ) -> None:
+        """Send a client to another broker, and to a place, with its requests so far.
 
-        It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
-        publisher holds its publications back.
+        It stays if that broker does not run, or leaves. A subscriber misses nothing; a publisher
+        holds its publications back.
         """
-        self.queue.push(at_us, self._move_if_possible, (client, broker))
+        self.queue.push(at_us, self._refuge.move, (client, broker, place))
 
     def move_client(self, client: ClientId, broker: BrokerId) -> None:
         """As `move`, now: a broker wants it."""
         self.move(self.queue.now_us, client, broker)
-
-    def _move_if_possible(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
-        client, broker = argument
-        node, publisher = self.brokers.get(broker), self._publishers.get(client)
-        if node is None or not node.running or self._refuge.refuge_for(broker) != broker:
-            return
-        if client in self._subscribers:
-            self._subscribers.move(now_us, client, broker)
-        if publisher is not None and publisher.machine.broker != broker:
-            self._refuge.send(now_us, publisher, broker)
 
     def _deliver_request(
         self, now_us: int, broker: BrokerId, client: ClientId, request: Message
@@ -460,10 +470,7 @@ class World:
     def run(
         self, until_us: int | None = None, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Run until nothing is left to happen, or until `until_us`.
-
-        `progress` is told the virtual time now and then.
-        """
+        """Run to rest, or until then; `progress` is told the virtual time now and then."""
         end_us = math.inf if until_us is None else until_us
         with without_garbage_collection():
             while (at_us := self.queue.next_us) is not None and at_us <= end_us:

@@ -78,6 +78,15 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
 
 
+def test_drawn_users_are_judged_by_the_visits_of_figure_5() -> None:
+    found = verdicts(runs(), [])
+    assert [
+        found[name][0] for name in ("visits-once", "visits-short", "visits-long", "visits")
+    ] == [*("met", "met", "missed", "missed")]
+    assert found["visits-once"][1].startswith("31 % ± ")
+    assert found["visits"][1].startswith("3")
+
+
 def test_users_of_a_file_have_runs_of_their_own() -> None:
     cells = [cell for cell in grid(TINY, 1, "", Files("tweets", "flights")) if cell.setting.trace]
     users = [cell.setting.users_are for cell in cells]

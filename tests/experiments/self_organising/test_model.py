@@ -14,10 +14,17 @@ from shoal.experiments.self_organising.data import prepare_departures
 from shoal.experiments.self_organising.modelling.delivery import DeliveryTree
 from shoal.experiments.self_organising.modelling.departures import departures
 from shoal.experiments.self_organising.modelling.model import KINDS, SelfOrganisingModel
-from shoal.experiments.self_organising.modelling.setting import HEURISTICS, SelfOrganisingSetting
+from shoal.experiments.self_organising.modelling.setting import (
+    HEURISTICS,
+    SelfOrganisingSetting,
+    What,
+)
+from shoal.experiments.self_organising.modelling.sharing import SharedInterest
+from shoal.experiments.self_organising.modelling.walks import PlainWalk
 from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts, ModelWorkload, draw
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
 from shoal.overlays.self_organising.deciding.interest import Cache, bloom_filter, notification_id
+from shoal.overlays.self_organising.parameters import Heuristic, ThreeWay
 from tests.experiments.self_organising.test_optimum import is_tree, random_problem
 from tests.experiments.self_organising.test_optimum import random_tree as any_tree
 
@@ -93,7 +100,7 @@ def test_shared_interest_equals_caches_and_filters(passing: bool) -> None:
             interval = model._interval(origin, until)
             summary = bloom_filter(caches[origin].turn(), 100_000, 5)
             for broker, cache in enumerate(caches):
-                assert model._around[broker]._cache.common(interval) == cache.common(summary)
+                assert interval.shared[broker] == cache.common(summary)
                 compared += bool(cache.common(summary))
         for origin, cache in enumerate(caches):
             if origin % 3:
@@ -237,3 +244,22 @@ def test_subscriptions_have_the_given_number_and_duration() -> None:
         assert new not in members[type]
         members[type] = members[type] - {old} | {new}
         assert len(members[type]) == setting.subscribers + 1
+
+
+@pytest.mark.parametrize("passing", [False, True])
+@pytest.mark.parametrize("what", HEURISTICS)
+def test_a_compiled_walk_decides_as_neighbourhoods_do(what: What, passing: bool) -> None:
+    changes = 0
+    for seed in range(3):
+        setting = msgspec.structs.replace(
+            SMALL, what=what, seed=seed, passing=passing, brokers=40, hops=6
+        )
+        workload = workload_of(setting)
+        compiled = model_of(setting, workload)
+        plain = model_of(setting, workload)
+        interests = [SharedInterest(broker, plain._types) for broker in range(setting.brokers)]
+        plain._walk = PlainWalk(interests, Heuristic(what), ThreeWay.MEAN)
+        found = compiled.run()
+        assert found == plain.run()
+        changes += len(found.swaps)
+    assert changes > 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from shoal.broker.effects import (
     LinkChanged,
     LinkState,
@@ -12,7 +14,7 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.machine import Broker
-from shoal.overlays.bluedove.cluster.members import WHOLE, Member
+from shoal.overlays.bluedove.cluster.members import WHOLE, Member, Status
 from shoal.overlays.bluedove.messages import GossipNews, JoinAnswer
 from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.registry import strategy_factory
@@ -46,3 +48,13 @@ def test_a_restarted_joined_broker_waits_for_no_broker_that_stays_down() -> None
     assert "B2" in machine.awaited
     machine.handle(TimerFired(("gossip",)), LATE_US)
     assert "B2" not in machine.awaited
+
+
+def test_a_broker_forgets_dispatchers_that_have_left() -> None:
+    machine = joiner("B2")
+    machine.handle(Started(), 1)
+    machine.handle(LinkChanged("B2", LinkState.UP), 2)
+    machine.handle(Received("B2", GossipNews((B1,))), 3)
+    gone = msgspec.structs.replace(B1, version=2, status=Status.LEFT)
+    effects = machine.handle(Received("B2", GossipNews((gone,))), 4)
+    assert Remember({"dispatchers": ["B2", "J1"]}) in effects

@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
+from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Remember, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
@@ -133,3 +133,21 @@ def test_a_rejoined_brokers_link_is_not_its_former_one() -> None:
     again = LinkMemory(["B1"], dict, is_founder=False)
     again.start({STANDINGS: {"B1": msgspec.to_builtins(LinkStanding(False, 1_100))}}, 2_000)
     assert not again.standing("B1").is_in
+
+
+def test_decisions_on_exchanges_of_an_earlier_life_have_no_effect() -> None:
+    """Else it waits for the tables of a broker that has left since."""
+    forced = Forced(BrokerContext("B4", ("B2",), Random(1), is_founder=False))
+    out: list[Effect] = []
+    forced.start(Started(former=("B2",), give_up_us=60_000_000, facts={}), 40, out)
+    forced.link("B2", LinkState.UP, 50, out)
+    opened = LinkExchange(cycle=("B4", "B2", "B1"), remove=1, saving=0)
+    former = ExchangeDecision(("B1", 15), opened, is_done=True, at_us=20, latest_us=18)
+    forced.receive("B2", Greeting(LinkStanding(True, 45), (former,)), 60, out)
+    assert list(forced.overlay.memory.neighbours) == ["B2"]
+
+    # Nor have they after a restart.
+    facts = [effect.facts for effect in out if isinstance(effect, Remember)][-1]
+    again = LinkMemory(["B2"], dict, is_founder=False)
+    again.start(facts, 90)
+    assert again.standing("B1") == LinkStanding(False, 40)

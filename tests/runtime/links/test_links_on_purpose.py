@@ -332,6 +332,9 @@ def test_the_present_overlay_is_on_disk(tmp_path: Path) -> None:
     assert not again.is_over("B2", 1)
     again.opened("B2", 9)
     assert again.neighbours(("B2",)) == ("B2", "B3", "B4")
+    again.met(BrokerLocation("B5", 6, has_left=True))
+    again.has_ended("B3", 0)
+    assert again.awaited(["B2", "B3", "B4", "B5"]) == ("B2", "B4")
     (tmp_path / "overlay.json").write_text("{")
     with pytest.raises(JournalError, match=r"overlay\.json: cannot be read"):
         OverlayFile(tmp_path)

@@ -24,8 +24,8 @@ def _leave(seeds: Iterable[int]) -> None:
 def test_leaves_during_exchanges_lose_nothing() -> None:
     # Regression cases. 5: a link made by an exchange must not come back for a departed broker.
     # 60123: a link that comes up as the last ones end. 61015: the clock of a broker just linked to
-    # the leaving one.
-    _leave((5, 60123, 61015))
+    # the leaving one. 715: a broker of an exchange has another row of a client that moves.
+    _leave((5, 715, 60123, 61015))
 
 
 @pytest.mark.soak

@@ -70,7 +70,8 @@ def simulate(
         from shoal.experiments.run_files import RunFileError
         from shoal.experiments.run_folder import RunFolder, check_target
         from shoal.experiments.runner import run_scenario
-        from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
+        from shoal.experiments.scenario import load_scenario, written_form
+        from shoal.experiments.scenario_sections import ScenarioError
         from shoal.experiments.seeds import figures_of, other_seeds
         from shoal.overlays.shapes import TopologyError
         from shoal.report.remarks import FAR_BEHIND_US, remarks

@@ -44,8 +44,10 @@ from shoal.experiments.dynatops.judges import (
     weight_mends,
     within_the_bound,
 )
-from shoal.experiments.studies.claims import Band, Claim, always, at_most, cut_by, within
+from shoal.experiments.dynatops.visit_judges import share_of_visits, visits_of_a_user
+from shoal.experiments.studies.claims import Band, Claim, about, always, at_most, cut_by, within
 
+_VISITS = "Users' visits of cells in three months (6.1.1, figure 5)"
 _PLACE = "Users with places (6.3.1, figure 6)"
 _CHANCE = "Users without places (6.3.1, figures 7 and 8)"
 _FREE = "Time between two looks (6.3.2, figure 9)"
@@ -79,6 +81,17 @@ _HOPS = (
 )
 
 CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
+    Claim("visits-once", _VISITS, "Pairs of user and cell that are of one visit (5a)", "1/3",
+          share_of_visits(lambda each: each.once), about(1 / 3), ""),
+    Claim("visits-short", _VISITS, "Stays of less than a day (5b)", "about half",
+          share_of_visits(lambda each: each.short), about(0.5), ""),
+    Claim("visits-long", _VISITS, "... of more than a week", "10 %",
+          share_of_visits(lambda each: each.long), about(0.1),
+          "The drawn stays have 10 %, of which three months cut the longest: 9.5 % in a year."),
+    Claim("visits", _VISITS, "Visits of a user", "11 (450,000 of 40,000 people)", visits_of_a_user,
+          about(450 / 40),
+          "Drawn users are always somewhere: stays of which half are below a day and a tenth above "
+          "a week fill three months in thirty visits. Eleven leave most of the time without one."),
     Claim("subscribing", _PLACE, "Subscription overhead is cut (6a)", "less",
           below_the_best_other(subscribing, ["bayeux-location", "geops"]), _LESS, _OFTEN,
           "DYNATOPS at its best size of cluster, against the lower of Bayeux (loc) and GeoPS"),

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
+from shoal.experiments.dynatops.placing import ClusterKnowledge
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting
 from shoal.overlays.dynatops.planning.advising.prices import change_messages, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
@@ -29,7 +30,7 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
 )
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
-from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
+from shoal.overlays.dynatops.planning.placement import HashRing
 from shoal.overlays.dynatops.planning.problem import Amounts, PlacementProblem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
@@ -112,7 +113,7 @@ class DynatopsModel:
         self._wanted = list(crowd.wanted)
         self._cells = list(crowd.cells)
         self._clusters = self._make_clusters()
-        self._served: list[Served] = []
+        self._served = ClusterKnowledge(self.users, self.loads)
         self._ring = HashRing(range(brokers)) if setting.what == "chash" else None
         self.broker_of = [self._first_broker(user) for user in range(len(crowd.wanted))]
         for user, broker in enumerate(self.broker_of):
@@ -142,16 +143,16 @@ class DynatopsModel:
             return self._structure.at(*_grid_cell(self.setting, cell))
         return cell
 
-    def _make_clusters(self) -> list[Sequence[int]]:
+    def _make_clusters(self) -> list[npt.NDArray[np.int64]]:
         """Of each broker those that it sees, itself included: its neighbours, if it has a place."""
         if self.setting.what not in PLACED:
             return []
         brokers, size = len(self.users), self.setting.cluster
         order = list(range(brokers)) if self._geography is None else _in_blocks(self.setting)
-        clusters = [order[start : start + size] for start in range(0, brokers, size)]
-        found: list[Sequence[int]] = [()] * brokers
-        for cluster in clusters:
-            for broker in cluster:
+        found = [np.zeros(0, np.int64)] * brokers
+        for start in range(0, brokers, size):
+            cluster = np.array(order[start : start + size], np.int64)
+            for broker in cluster.tolist():
                 found[broker] = cluster
         return found
 
@@ -165,10 +166,7 @@ class DynatopsModel:
     def _refresh_knowledge(self) -> None:
         """Refresh the brokers' knowledge of their cluster; it stays until the next refresh."""
         if self.setting.what in PLACED:
-            self._served = [
-                Served(frozenset(np.flatnonzero(row).tolist()), int(load))
-                for row, load in zip(self.users, self.loads, strict=True)
-            ]
+            self._served = ClusterKnowledge(self.users, self.loads)
 
     def _place(self, user: int, cell: int) -> int:
         """Move a user to where it should be; whether it moved."""
@@ -179,14 +177,7 @@ class DynatopsModel:
             home = self._at(cell)
         best = home
         if setting.what in PLACED:
-            cluster = self._clusters[home]
-            visible = {each: self._served[each] for each in cluster}
-            if setting.own != "last":
-                # The asked broker knows its own current state: the user's broker, or that of the
-                # user's cell.
-                asked = present if present in visible else home
-                visible[asked] = self._now(asked, present, wanted)
-            best = best_broker(wanted, visible, setting.load_weight, present)
+            best = self._best_broker(wanted, present, home)
         if best == present:
             return 0
         self._count(present, wanted, -1, cell)
@@ -194,14 +185,22 @@ class DynatopsModel:
         self.broker_of[user] = best
         return 1
 
-    def _now(self, broker: int, present: int, wanted: Topics) -> Served:
-        """Return a broker's current share of the wanted topics, perhaps for others only; and its
-        load.
-        """
-        least, load = 1, int(self.loads[broker])
-        if self.setting.own == "others" and broker == present:
-            least, load = 2, load - len(wanted)
-        return Served(frozenset(each for each in wanted if self.users[broker, each] >= least), load)
+    def _best_broker(self, wanted: Topics, present: int, home: int) -> int:
+        setting, cluster = self.setting, self._clusters[home]
+        asked, least = -1, 1
+        if setting.own != "last":
+            # The asked broker knows its own current state: the user's broker, or that of the user's
+            # cell. Perhaps what the user itself wants does not count there.
+            asked = present if self._clusters[present] is cluster else home
+            least = 2 if setting.own == "others" and asked == present else 1
+        return self._served.best(
+            np.fromiter(wanted, np.int64, len(wanted)),
+            cluster,
+            present=present,
+            asked=asked,
+            least=least,
+            load_weight=setting.load_weight,
+        )
 
     def _count(self, broker: int, topics: Iterable[int], step: int, cell: int) -> None:
         """A user in a cell wants so many more, or fewer, topics at a broker."""

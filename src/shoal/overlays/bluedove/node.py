@@ -47,6 +47,8 @@ class BlueDoveNode:
         self.dispatchers = dict.fromkeys(parameters.dispatchers or around)
         if parameters.all_do_both:
             self.dispatchers.setdefault(context.broker)
+        # Those of the broker's first start, or its last `Remember`.
+        self._remembered = sorted(self.dispatchers)
         self.absences = Absences(parameters.failure_us)
         own = self.broker if parameters.role(self.broker).matches else None
         self.table = MemberTable(len(self.dimensions), own)
@@ -59,7 +61,9 @@ class BlueDoveNode:
 
     def start(self, started: Started, now_us: int) -> None:
         """The broker starts; dispatchers that were there before are waited for."""
-        self.dispatchers.update(dict.fromkeys(started.facts.get(DISPATCHERS, ())))
+        known = started.facts.get(DISPATCHERS, ())
+        self.dispatchers.update(dict.fromkeys(known))
+        self._remembered = sorted(known or self.dispatchers)
         self.table.merge(self.first_members, now_us)
         former = [name for name in started.former if name in self.dispatchers]
         self.absences.expect(former, now_us + started.give_up_us)
@@ -102,15 +106,17 @@ class BlueDoveNode:
             self._meet(map(self.table.members.__getitem__, changed), now_us, out)
 
     def _meet(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
-        """Matchers that are dispatchers, too: fetch their subscriptions from now on."""
-        before = set(self.dispatchers)
+        """Matchers that are dispatchers, too: fetch their subscriptions from now on.
+
+        A restarted broker waits for those that have not left.
+        """
         for member in members:
             if member.status is not Status.LEFT and member.broker not in self.dispatchers:
                 self.dispatchers[member.broker] = None
                 self.open(member.broker, now_us, out)
-        if before != set(self.dispatchers):
-            left = {name for name in self.dispatchers if self._has_left(name)}
-            known = sorted(self.dispatchers.keys() - left)
+        known = sorted(name for name in self.dispatchers if not self._has_left(name))
+        if known != self._remembered:
+            self._remembered = known
             out.append(Remember({DISPATCHERS: known}))
 
     def _has_left(self, broker: BrokerId) -> bool:

@@ -117,7 +117,7 @@ def turn_tables(
     tables.count_moves(turn.moves)
     for subscription in turn.near:
         if _is_asked_for(tables, subscription.filter, before):
-            tables.add_subscription(subscription, before)
+            _add(propagation, subscription, before)
             near.append(subscription.id)
     known = [tables.subscriptions[id] for id in turn.known if id in tables.subscriptions]
     for entry in known:
@@ -127,7 +127,7 @@ def turn_tables(
             tables.remove_subscription(entry)
     for subscription in turn.far:
         if _is_asked_for(tables, subscription.filter, behind):
-            tables.add_subscription(subscription, behind)
+            _add(propagation, subscription, behind)
     far = dict.fromkeys((*turn.known, *(subscription.id for subscription in turn.far)))
     changed = _asked_for(rows)
     found = (tables.subscriptions.get(id) for id in (*far, *near))
@@ -167,6 +167,17 @@ def _lacking(asked: Iterable[SubscriptionEntry], before: BrokerId) -> list[Subsc
         for entry in asked
         if entry.last_hop != before and not entry.was_forwarded_to(before)
     ]
+
+
+def _add(propagation: Propagation, subscription: Subscription, hop: BrokerId) -> None:
+    """Store a row that a neighbour has; of a moving client's there may be another here, which stays
+    until it is retracted.
+    """
+    known = propagation.tables.subscriptions.get(subscription.id)
+    if known is None:
+        propagation.tables.add_subscription(subscription, hop)
+    elif known.last_hop != hop:
+        propagation.alternate_routes.add(subscription, hop)
 
 
 def _rows(tables: RoutingTable, turn: TableTurn) -> list[AdvertisementEntry]:

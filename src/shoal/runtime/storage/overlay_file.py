@@ -126,6 +126,14 @@ class OverlayFile:
             name for name in self.neighbours(given) if name not in rows or not rows[name].ends
         )
 
+    def awaited(self, former: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+        """Return those of a broker's former neighbours whose link has not ended, and that have not
+        left.
+        """
+        rows = self.brokers
+        there = (name for name in former if name not in rows or not rows[name].has_left)
+        return tuple(name for name in there if name not in self.ended)
+
     def stamp(self, neighbour: BrokerId, now_us: int) -> int:
         """Return when a link is opened now: later than one to that broker that has ended."""
         return max(now_us, self.ended.get(neighbour, 0) + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.broker.effects import Received
@@ -15,6 +15,7 @@ from shoal.simulation.flows.matches import Matches
 from shoal.simulation.flows.nodes import FlowLink, FlowMeter, FlowNode
 from shoal.simulation.flows.queue import FlowQueue
 from shoal.simulation.flows.tables import FlowOutcomes
+from shoal.simulation.link_factory import LinkFactory
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.nodes import BrokerNode
@@ -112,6 +113,9 @@ class FlowWorld(World):
             self,
             sizes=self._sizes,
         )
+
+    def _link_maker(self, factory: LinkFactory) -> Callable[[BrokerId, BrokerId], SimulatedLink]:
+        return self._make_link
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)

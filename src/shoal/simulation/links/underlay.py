@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -211,12 +211,18 @@ def _median(matrix: npt.NDArray[np.float64]) -> float:
 
 
 class ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
-    """(broker, client) → one-way latency, asked of the underlay once."""
+    """(broker, client) → one-way latency, asked of the underlay once for each of its places."""
 
-    def __init__(self, underlay: Underlay, places: Mapping[str, str]) -> None:
+    def __init__(self, underlay: Underlay, places: MutableMapping[str, str]) -> None:
         super().__init__()
         self._underlay = underlay
         self._places = places
+
+    def stand(self, client: ClientId, place: str) -> None:
+        """The client stands at this place from now on."""
+        self._places[client] = place
+        for key in [key for key in self if key[1] == client]:
+            del self[key]
 
     def __missing__(self, key: tuple[BrokerId, ClientId]) -> int:
         broker, client = key

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,14 @@ class CrowdChange(NamedTuple):
     cell: int
 
 
+class CrowdSlots(Protocol):
+    """The changes of each hour."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Sequence[CrowdChange]]: ...
+
+
 class StudyCrowd(NamedTuple):
     """All users: their interests and places at first, and the changes in each slot.
 
@@ -52,16 +61,35 @@ class StudyCrowd(NamedTuple):
 
     wanted: Sequence[Topics]
     cells: Sequence[int]
-    slots: Sequence[Sequence[CrowdChange]]
+    slots: CrowdSlots
     rates: npt.NDArray[np.float64] | None = None
 
 
 def draw_crowd(setting: DynatopsSetting) -> StudyCrowd:
+    """The users of a run, which depend on some of its parameters only; the last are kept."""
+    drawn_by = {name: getattr(setting, name) for name in _DRAWN_BY}
+    return _drawn(DynatopsSetting(what="up", **drawn_by))
+
+
+# The parameters that users depend on.
+_DRAWN_BY = (
+    *("seed", "users_are", "topics", "columns", "rows", "users", "hours", "pattern"),
+    *("change_rate", "steepness", "area", "trace"),
+)
+
+
+@lru_cache(maxsize=2)
+def _drawn(setting: DynatopsSetting) -> StudyCrowd:
     random = np.random.default_rng([setting.seed, 1])
     if setting.users_are == "poisson":
         return _poisson(setting, random)
     visits = _read_visits(setting, random) if setting.trace else _draw_visits(setting, random)
     return _located(setting, visits, random)
+
+
+def draw_visits(setting: DynatopsSetting) -> Visits:
+    """The visits of drawn users with places, which `draw_crowd` draws as well."""
+    return _draw_visits(setting, np.random.default_rng([setting.seed, 1]))
 
 
 # --- by chance ----------------------------------------------------------------------------------
@@ -113,25 +141,55 @@ def _located(setting: DynatopsSetting, visits: Visits, random: Random) -> StudyC
     """Users want the topics of their own places, and of their friends' places."""
     users = len(visits)
     friends = [random.choice(users, min(FRIENDS, users), replace=False).tolist() for _ in visits]
-    followers: list[list[int]] = [[] for _ in visits]
-    for user, others in enumerate(friends):
-        for friend in others:
-            followers[friend].append(user)
-    cells = [own[0][1] for own in visits]
-
-    def wanted(user: int) -> Topics:
-        return frozenset([cells[user], *(cells[friend] for friend in friends[user])])
-
-    first, at_first = [wanted(user) for user in range(users)], list(cells)
     coming = sorted((at, user, cell) for user, own in enumerate(visits) for at, cell in own[1:])
-    slots: list[list[CrowdChange]] = [[] for _ in range(setting.hours)]
-    for at, user, cell in coming:
-        if at >= setting.hours:
-            break
-        cells[user] = cell
-        for each in dict.fromkeys((user, *followers[user])):
-            slots[int(at)].append(CrowdChange(each, wanted(each), cells[each]))
-    return StudyCrowd(first, at_first, slots)
+    there = [each for each in coming if each[0] < setting.hours]
+    cells = [own[0][1] for own in visits]
+    first = [_wanted(user, cells, friends) for user in range(users)]
+    return StudyCrowd(first, cells, _LocatedSlots(setting.hours, cells, friends, there))
+
+
+def _wanted(user: int, cells: Sequence[int], friends: Sequence[Sequence[int]]) -> Topics:
+    return frozenset([cells[user], *(cells[friend] for friend in friends[user])])
+
+
+class _LocatedSlots:
+    """The changes of each hour, worked out as they are read: millions of them need gigabytes.
+
+    `cells` are the users' at first; `coming` has times, users and their new cells, in order.
+    """
+
+    def __init__(
+        self,
+        hours: int,
+        cells: Sequence[int],
+        friends: Sequence[Sequence[int]],
+        coming: Sequence[tuple[float, int, int]],
+    ) -> None:
+        self._hours = hours
+        self._cells = cells
+        self._friends = friends
+        self._coming = coming
+        self._followers: list[list[int]] = [[] for _ in cells]
+        for user, others in enumerate(friends):
+            for friend in others:
+                self._followers[friend].append(user)
+
+    def __len__(self) -> int:
+        return self._hours
+
+    def __iter__(self) -> Iterator[list[CrowdChange]]:
+        cells, place = list(self._cells), 0
+        for hour in range(self._hours):
+            slot: list[CrowdChange] = []
+            while place < len(self._coming) and self._coming[place][0] < hour + 1:
+                _, user, cell = self._coming[place]
+                cells[user] = cell
+                slot += (
+                    CrowdChange(each, _wanted(each, cells, self._friends), cells[each])
+                    for each in dict.fromkeys((user, *self._followers[user]))
+                )
+                place += 1
+            yield slot
 
 
 def _draw_visits(setting: DynatopsSetting, random: Random) -> Visits:

@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts
 
@@ -43,6 +46,16 @@ class DeliveryTree:
                 if neighbour != self._above[broker]:
                     self._above[neighbour] = broker
                     waiting.append(neighbour)
+        self._rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+
+    @property
+    def rows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where each broker's neighbours begin (brokers + 1), and all of them (2 (brokers - 1))."""
+        if self._rows is None:
+            begin = list(accumulate(map(len, self.neighbours), initial=0))
+            flat = list(chain.from_iterable(self.neighbours))
+            self._rows = np.array(begin, np.int64), np.array(flat, np.int64)
+        return self._rows
 
     @property
     def links(self) -> list[tuple[int, int]]:

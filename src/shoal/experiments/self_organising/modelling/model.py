@@ -29,15 +29,12 @@ from shoal.experiments.self_organising.modelling.sharing import (
     SharingInterval,
     SharingPairs,
 )
+from shoal.experiments.self_organising.modelling.walks import CompiledWalk, PlainWalk, Walk
 from shoal.experiments.self_organising.modelling.workload import ModelWorkload
-from shoal.overlays.self_organising.deciding.interest import ID_BYTES, Cache
-from shoal.overlays.self_organising.deciding.neighbourhood import Neighbourhood
+from shoal.overlays.self_organising.deciding.interest import ID_BYTES
 from shoal.overlays.self_organising.deciding.planner import (
     Cycle,
-    UnknownBrokerError,
-    cost_vector,
     decide,
-    evaluate,
     gives_way,
 )
 from shoal.overlays.self_organising.parameters import Heuristic, SelfOrganisingParameters, ThreeWay
@@ -91,11 +88,6 @@ class SelfOrganisingModel:
         self._types = [Interested(times, 4 * setting.interval) for times in workload.publications]
         self._pairs = SharingPairs(setting.brokers, self._types)
         self._members = list(workload.members)
-        three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
-        self._around = [
-            Neighbourhood(cast(Cache, SharedInterest(broker, self._types)), three_way)
-            for broker in range(setting.brokers)
-        ]
         self._told = [0.0] * setting.brokers
         # When each broker proposed a link to another last.
         self._proposed: dict[tuple[int, int], float] = {}
@@ -109,6 +101,15 @@ class SelfOrganisingModel:
         self._counts = dict.fromkeys(names, 0)
         self._swaps: list[LinkSwap] = []
         self._heuristic = None if setting.what == "static" else Heuristic(setting.what)
+        self._walk = self._first_walk()
+
+    def _first_walk(self) -> Walk:
+        setting = self._setting
+        heuristic = self._heuristic or Heuristic.COST_AND_INTEREST
+        if not setting.counted:
+            return CompiledWalk(setting.brokers, heuristic)
+        interests = [SharedInterest(broker, self._types) for broker in range(setting.brokers)]
+        return PlainWalk(interests, heuristic, ThreeWay.COUNTED)
 
     def run(self) -> ModelOutcome:
         self._recount(0.0, range(self._setting.types))
@@ -176,98 +177,48 @@ class SelfOrganisingModel:
         """Send a broadcast as far as it may go; a receiving broker may propose a link to its
         origin.
         """
-        self._around[origin].turn()
         interval = self._interval(origin, at)
-        costs, heuristic = self._costs, self._heuristic
-        assert heuristic is not None
-        proposals: list[tuple[Cycle, tuple[float, ...]]] = []
-        # Reached brokers, their predecessors, and the route back to the origin: brokers, their
-        # costs, its links'.
-        reached: list[tuple[int, int, _Way]] = [
-            (origin, -1, _Way((origin,), (costs.brokers[origin],), (), ()))
-        ]
-        heard, cost = 0, 0.0
-        for hops in range(self._setting.hops):
-            further: list[tuple[int, int, _Way]] = []
-            for sender, before, way in reached:
-                for broker in self._tree.neighbours[sender]:
-                    if broker == before:
-                        continue
-                    link = costs.links[sender][broker]
-                    heard += 1
-                    cost += link + costs.brokers[broker]
-                    around = self._around[broker]
-                    brokers = (broker, *way.brokers)
-                    around.on_broadcast(origin, interval)  # type: ignore[arg-type]
-                    found = _Way(
-                        brokers,
-                        (costs.brokers[broker], *way.processing),
-                        (link, *way.links),
-                        (around.shared(sender), *way.shared),  # type: ignore[arg-type]
-                    )
-                    further.append((broker, sender, found))
-                    if hops and (proposal := self._proposal(found, around, heuristic)):
-                        proposals.append(proposal)
-                        self._proposed[broker, origin] = at
-            reached = further
-        self._counts["heard"] += heard
-        self._counts["filter"] += heard * FILTER_BYTES
-        self._counts["ids"] += heard * min(ID_BYTES * interval.shared[origin], FILTER_BYTES)
-        self._sums["broadcasts"] += cost
+        spread = self._walk.spread(interval, self._tree, self._costs, self._setting.hops)
+        proposals: list[_Proposal] = []
+        for cycle in spread.cycles:
+            judged = self._judgements(cycle)
+            if (first := judged(0)) is not None:
+                proposals.append(_Proposal(cycle, judged, first))
+                self._proposed[cast(int, cycle.brokers[0]), origin] = at
+        shared = int(interval.shared[origin])
+        self._counts["heard"] += spread.heard
+        self._counts["filter"] += spread.heard * FILTER_BYTES
+        self._counts["ids"] += spread.heard * min(ID_BYTES * shared, FILTER_BYTES)
+        self._sums["broadcasts"] += spread.cost
         self._consult(at, proposals)
 
-    def _proposal(
-        self, way: _Way, around: Neighbourhood, heuristic: Heuristic
-    ) -> tuple[Cycle, tuple[float, ...]] | None:
-        """Return a link to the origin with this broker's view of its cycle, if it pays here."""
-        shared: tuple[int, ...] = ()
-        if heuristic is Heuristic.INTEREST:
-            if None in way.shared:
-                return None
-            shared = (
-                *cast(tuple[int, ...], way.shared),
-                around.shared(cast(str, way.brokers[-1])) or 0,
-            )
-        cycle = Cycle(
-            brokers=way.brokers,  # type: ignore[arg-type]  # numbers are as good as names
-            processing=way.processing,
-            costs=(*way.links, self._costs.links[way.brokers[0]][way.brokers[-1]]),
-            shared=shared,
-        )
-        try:
-            evaluation = evaluate(heuristic, around, cycle)
-            if evaluation is None or not evaluation.pays:
-                return None
-            return cycle, self._vector(cycle, 0)
-        except UnknownBrokerError:
-            return None
-
-    def _vector(self, cycle: Cycle, place: int) -> tuple[float, ...]:
+    def _judgements(self, cycle: Cycle) -> Callable[[int], Sequence[float] | None]:
+        """Return what the broker at each place of a cycle adds to the vector of its costs."""
         if self._heuristic is not Heuristic.COST_AND_INTEREST:
-            return (0.0,) * len(cycle.brokers)
-        broker = cycle.brokers[place]
-        return cost_vector(self._around[cast(int, broker)], cycle, broker)
+            return lambda place: (0.0,) * len(cycle.brokers)
+        return self._walk.vectors(cycle)
 
     # --- consensus and exchange ---------------------------------------------------------------
 
-    def _consult(self, at: float, proposals: Sequence[tuple[Cycle, tuple[float, ...]]]) -> None:
+    def _consult(self, at: float, proposals: Sequence[_Proposal]) -> None:
         """Carry out a broadcast's proposals, in order of their arrival.
 
         Time is counted in links that a message passes, since the broadcast began.
         """
         arriving = [
             # The broadcast has come that far, and the proposal goes back.
-            (len(cycle.brokers), number, 1, cycle, vector)
-            for number, (cycle, vector) in enumerate(proposals)
+            (len(proposal.cycle.brokers), number, 1, proposal)
+            for number, proposal in enumerate(proposals)
         ]
         heapq.heapify(arriving)
         number = len(arriving)
         ring: _Ring | None = None
-        for cycle, _ in proposals:
+        for proposal in proposals:
             self._counts["proposals"] += 1
-            self._pay_request(cycle, 1)
+            self._pay_request(proposal.cycle, 1)
         while arriving:
-            time, _, place, cycle, vector = heapq.heappop(arriving)
+            time, _, place, proposal = heapq.heappop(arriving)
+            cycle = proposal.cycle
             if ring is not None and time >= ring.decided:
                 self._exchange(at, ring)
             brokers = cast(tuple[int, ...], cycle.brokers)
@@ -275,17 +226,18 @@ class SelfOrganisingModel:
                 if ring.holds(brokers[place], brokers[place - 1], time):
                     number += 1
                     later = ring.released(brokers[place])
-                    heapq.heappush(arriving, (later, number, place, cycle, vector))
+                    heapq.heappush(arriving, (later, number, place, proposal))
                 else:
                     self._counts["refused"] += 1
                 continue
-            further = self._agreed(at, cycle, vector, place)
+            further = self._agreed(at, proposal, place)
             if further is None:
                 self._counts["refused"] += 1
             elif place < len(brokers) - 1:
                 self._pay_request(cycle, place + 1)
                 number += 1
-                heapq.heappush(arriving, (time + 1, number, place + 1, cycle, further))
+                agreed = proposal._replace(vector=further)
+                heapq.heappush(arriving, (time + 1, number, place + 1, agreed))
             elif (remove := self._decision(cycle, further)) == place:
                 self._counts["kept"] += 1
             else:
@@ -300,24 +252,23 @@ class SelfOrganisingModel:
             self._costs.links[sender][receiver] + self._costs.brokers[receiver]
         )
 
-    def _agreed(
-        self, at: float, cycle: Cycle, vector: tuple[float, ...], place: int
-    ) -> tuple[float, ...] | None:
+    def _agreed(self, at: float, proposal: _Proposal, place: int) -> Sequence[float] | None:
         """Return the judgement of the brokers up to this one about the cycle; None if this one
         cannot decide.
         """
-        brokers = cast(tuple[int, ...], cycle.brokers)
+        brokers = cast(tuple[int, ...], proposal.cycle.brokers)
         neighbours = self._tree.neighbours[brokers[place]]
-        beside = (brokers[place - 1], *brokers[place + 1 : place + 2])
-        if not all(broker in neighbours for broker in beside):
+        if brokers[place - 1] not in neighbours:
             return None
-        if place == len(brokers) - 1 and self._against_link(at, brokers[place], brokers[0]):
+        if place == len(brokers) - 1:
+            if self._against_link(at, brokers[place], brokers[0]):
+                return None
+        elif brokers[place + 1] not in neighbours:
             return None
-        try:
-            mine = self._vector(cycle, place)
-        except UnknownBrokerError:
+        mine = proposal.judged(place)
+        if mine is None:
             return None
-        return tuple(a + b for a, b in zip(vector, mine, strict=True))
+        return [a + b for a, b in zip(proposal.vector, mine, strict=True)]
 
     def _against_link(self, at: float, broker: int, other: int) -> bool:
         """Return whether this broker does not decide on a link that the other proposes."""
@@ -327,7 +278,7 @@ class SelfOrganisingModel:
         is_dropped = gives_way(*ends, proposed_us, at * TICK_US)
         return is_dropped or other in self._tree.neighbours[broker]
 
-    def _decision(self, cycle: Cycle, vector: tuple[float, ...]) -> int:
+    def _decision(self, cycle: Cycle, vector: Sequence[float]) -> int:
         assert self._heuristic is not None
         return decide(self._heuristic, cycle, vector, self._setting.least_gain).remove
 
@@ -353,6 +304,14 @@ class SelfOrganisingModel:
         over_old = [type for type, passed in enumerate(self._passed) if passed.issuperset(old)]
         self._tree.exchange(old, (brokers[0], brokers[-1]))
         self._recount(at, over_old)
+
+
+class _Proposal(NamedTuple):
+    """A proposal on its way: a cycle, its brokers' judgements by place, and the sum so far."""
+
+    cycle: Cycle
+    judged: Callable[[int], Sequence[float] | None]
+    vector: Sequence[float]
 
 
 class _Ring:
@@ -388,12 +347,3 @@ class _Ring:
 
     def released(self, broker: int) -> int:
         return self._until[broker]
-
-
-class _Way(NamedTuple):
-    """From the broker that a broadcast has come to, back to its origin."""
-
-    brokers: tuple[int, ...]
-    processing: tuple[float, ...]
-    links: tuple[float, ...]
-    shared: tuple[int | None, ...]

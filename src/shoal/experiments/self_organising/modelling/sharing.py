@@ -6,7 +6,7 @@
 ...     pairs.become(at, 0, brokers)
 ...     types[0].become(at, brokers)
 >>> pairs.since_told(2.0, 0), pairs.since_told(9.0, 0)
-([2, 2, 0], [1, 0, 1])
+(array([2, 2, 0]), array([1, 0, 1]))
 
 Source: Cost and Interest, sections 4.1 and 4.3.1.
 """
@@ -18,6 +18,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from shoal.matching.compiled.kernels.compiler import kernel
+
+Counts = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
 
 MOST_REMEMBERED = 10_000
 
@@ -30,14 +36,14 @@ class SharingInterval(NamedTuple):
     origin: int
     since: float
     until: float
-    shared: list[int]
+    shared: Counts
 
 
 class Interested:
     """Brokers that were interested in a type of notifications, with times, as far as needed."""
 
     def __init__(self, publications: Sequence[float], kept: float) -> None:
-        self._publications = publications
+        self.publications = publications
         self._kept = kept
         self._spans: list[tuple[float, float, frozenset[int]]] = []
         self._since = 0.0
@@ -52,7 +58,7 @@ class Interested:
 
     def published(self, until: float) -> int:
         """Publications up to a time."""
-        return bisect_right(self._publications, until)
+        return bisect_right(self.publications, until)
 
     def count(self, since: float, until: float, wanted: frozenset[int]) -> int:
         """Publications after `since`, up to `until`, that all of these were to get."""
@@ -72,9 +78,15 @@ class SharingPairs:
         self._types = types
         # Brokers that are interested now, and the publications of a type in the sums.
         self._is_wanted = np.zeros((len(types), brokers), dtype=np.int64)
-        self._counted = [0] * len(types)
+        self._counted = np.zeros(len(types), np.int64)
         self._sums = np.zeros((brokers, brokers), dtype=np.int64)
         self._told = np.zeros((brokers, brokers), dtype=np.int64)
+        # Of all types, one after the other: when each publishes, where it begins, and how many were
+        # published when a broker told last. Brokers tell in the order of time.
+        self._times = np.array([at for type in types for at in type.publications], np.float64)
+        lengths = [len(type.publications) for type in types]
+        self._begins = np.cumsum([0, *lengths], dtype=np.int64)
+        self._published = np.zeros(len(types), np.int64)
 
     def become(self, at: float, type: int, brokers: frozenset[int]) -> None:
         """From now on these are interested in a type."""
@@ -86,16 +98,49 @@ class SharingPairs:
         row[:] = 0
         row[list(brokers)] = 1
 
-    def since_told(self, at: float, broker: int) -> list[int]:
+    def since_told(self, at: float, broker: int) -> Counts:
         """Return each broker's shared notifications with this broker, since the last call for
         it.
+
+        Shape (brokers). Each call is at the time of the last one, or later.
         """
-        counted = self._counted
-        fresh = [type.published(at) - counted[n] for n, type in enumerate(self._types)]
-        now = self._sums[broker] + (fresh * self._is_wanted[:, broker]) @ self._is_wanted
-        found: list[int] = (now - self._told[broker]).tolist()
-        self._told[broker] = now
-        return found
+        return _since_told(
+            at,
+            broker,
+            self._times,
+            self._begins,
+            self._published,
+            self._counted,
+            self._is_wanted,
+            self._sums,
+            self._told,
+        )
+
+
+@kernel
+def _since_told(
+    at: float,
+    broker: int,
+    times: Times,
+    begins: Counts,
+    published: Counts,
+    counted: Counts,
+    is_wanted: Counts,
+    sums: Counts,
+    told: Counts,
+) -> Counts:
+    """`SharingPairs.since_told`; `published` and `told` change."""
+    found: Counts = sums[broker] - told[broker]
+    for type in range(len(published)):
+        while (
+            begins[type] + published[type] < begins[type + 1]
+            and times[begins[type] + published[type]] <= at
+        ):
+            published[type] += 1
+        if is_wanted[type, broker]:
+            found += (published[type] - counted[type]) * is_wanted[type]
+    told[broker] += found
+    return found
 
 
 class SharedInterest:
@@ -109,7 +154,7 @@ class SharedInterest:
 
     def common(self, *intervals: SharingInterval) -> int:
         if len(intervals) == 1:
-            return intervals[0].shared[self._broker]
+            return int(intervals[0].shared[self._broker])
         one, two = intervals
         asked = (one.origin, one.until, two.origin, two.until)
         found = self._by_three.get(asked)

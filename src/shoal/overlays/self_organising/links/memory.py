@@ -4,7 +4,8 @@ Both ends of a link keep whether it belongs to the tree, and since when; of two 
 valid. A restarted broker has the entries that it wrote to disk by its driver. For other links it
 uses the neighbours that its driver knows: at a founder these count as older than any entry, at a
 joined broker as made at its first start, later than any agreement with an earlier broker of its
-name.
+name. At that start it had no other link, so that late decisions on that one's exchanges have no
+effect.
 
 It can also send the last decisions in which it had a part to brokers that missed them.
 """
@@ -27,7 +28,7 @@ from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
 # know.
 UNHEARD, UNKNOWN = LinkStanding(False, -1), LinkStanding(False, -2)
 # Keys of the facts on disk.
-STANDINGS, DONE = "standings", "done"
+STANDINGS, DONE, JOINED = "standings", "done", "joined_us"
 MOST_VERDICTS = 16
 
 
@@ -49,6 +50,8 @@ class LinkMemory:
         self._given = tuple(given)
         self._rows = dict.fromkeys(self._given, LinkStanding(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
+        # Its first start; None at a founder.
+        self._joined_us: int | None = None
         # Decisions on the last exchanges with this broker, oldest first.
         self.decisions: list[ExchangeDecision] = []
         self._is_said = True
@@ -60,11 +63,14 @@ class LinkMemory:
         """
         if not self._is_founder:
             self._rows = dict.fromkeys(self._given, LinkStanding(True, now_us))
+            self._joined_us = facts.get(JOINED, None if STANDINGS in facts else now_us)
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, LinkStanding)
         # The first that is to be remembered are all that are given; so any other is none.
         self._is_said = STANDINGS in facts or not self._rows
-        if self._rows:
+        if self._joined_us is not None:
+            self._unknown = LinkStanding(False, self._joined_us)
+        elif self._rows:
             self._unknown = UNHEARD
         self.decisions = msgspec.convert(facts.get(DONE, []), list[ExchangeDecision])
         return [each for each in self.neighbours if each not in self._given]
@@ -119,6 +125,8 @@ class LinkMemory:
         self._is_said = True
         facts = {STANDINGS: self._rows, DONE: self.decisions}
         own = {name: msgspec.to_builtins(each) for name, each in facts.items()}
+        if self._joined_us is not None:
+            own[JOINED] = self._joined_us
         out.append(Remember({**own, **self._also()}))
 
     def record_all(self, out: list[Effect]) -> None:
