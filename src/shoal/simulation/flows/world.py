@@ -80,7 +80,9 @@ class FlowWorld(World):
     def _make_queue(self) -> FlowQueue:
         return FlowQueue(self.flows, self._arrive)
 
-    def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
+    def move(
+        self, at_us: int, client: ClientId, broker: BrokerId, place: str | None = None
+    ) -> None:
         """ValueError: only publishers move, by their system."""
         raise ValueError(f"{client} cannot move in a world with flows")
 
