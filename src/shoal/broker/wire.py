@@ -93,6 +93,7 @@ MAX_HOPS = 2**31
 # A body's length and checksum; then their own checksum.
 _LENGTH = Struct(">II")
 _CHECKSUM = Struct(">I")
+HEADER_BYTES = _LENGTH.size + _CHECKSUM.size
 _HEAD = Struct(">III")
 # The length of the head of a frame.
 HEAD_BYTES = _HEAD.size
@@ -170,6 +171,13 @@ class Codec:
     def encode(self, message: msgspec.Struct) -> bytes:
         """The frame of a message; WireError when it is too long or has fields that cannot
         travel."""
+        return framed(_VERSION_BYTE + self._checked_body(message))
+
+    def size_of(self, message: msgspec.Struct) -> int:
+        """The length of that frame, in bytes; WireError as `encode`."""
+        return HEADER_BYTES + len(_VERSION_BYTE) + len(self._checked_body(message))
+
+    def _checked_body(self, message: msgspec.Struct) -> bytes:
         try:
             body = self._body(message)
         except WireError:
@@ -181,7 +189,7 @@ class Codec:
             raise WireError(
                 f"{type(message).__name__} takes {length} bytes, more than {MAX_FRAME_BYTES}"
             )
-        return framed(_VERSION_BYTE + body)
+        return body
 
     def decode(self, body: bytes) -> Any:
         """The message in a frame's body (version and message); WireError when it is none."""

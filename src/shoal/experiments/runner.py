@@ -11,6 +11,7 @@ during the replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -49,6 +50,8 @@ from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
+# Filters of the last workloads: a study's runs on one network have the same.
+REMEMBERED_FILTERS = 16_384
 # Told the virtual time, its end, and how far the busiest broker is behind, in µs.
 Progress = Callable[[int, int, int], None]
 
@@ -80,7 +83,7 @@ def run_scenario(
     replay may end before its last event. Unusable files, brokers or filters in the scenario are a
     ValueError that names the key.
     """
-    workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
+    workload = changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
     links = scenario_links(scenario, workload)
     return run_workload(scenario, workload, links, progress, observe=observe, sink=sink)
 
@@ -93,13 +96,14 @@ def run_workload(
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
     sink: TraceSink | None = None,
+    make_world: Callable[..., World] = World,
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
     workload = with_bursts(workload, scenario.bursts, scenario.seed)
     underlay = build_underlay(scenario.underlay, workload.brokers, scenario.seed)
     changes = PlannedChanges(scenario, workload, links, underlay)
-    world = _build_world(scenario, workload, links, underlay, changes)
+    world = _build_world(scenario, workload, links, underlay, changes, make_world)
     subscriptions = _start_clients(world, workload, scenario, changes)
     settled_us = world.queue.last_us + scenario.run.settle_us
     changes.draw_moves(settled_us, settled_us + workload.events.last_replay_us)
@@ -141,9 +145,10 @@ def run_workload(
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
-def _changed(
+def changed(
     workload: WorkloadFiles, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
 ) -> WorkloadFiles:
+    """The workload with publishers that start at other brokers, and a replay that ends earlier."""
     publishers = [
         msgspec.structs.replace(
             row, broker=connect.get(row.publisher, row.broker), place=row.place or row.broker
@@ -162,10 +167,11 @@ def _build_world(
     links: list[Link],
     underlay: Underlay,
     changes: PlannedChanges,
+    make_world: Callable[..., World],
 ) -> World:
     brokers = [row.broker for row in workload.brokers]
     joining = {join.broker: changes.place_of(join) for join in scenario.membership.joins}
-    return World(
+    return make_world(
         links,
         strategy_factory(scenario.system, scenario.parameters, brokers),
         underlay,
@@ -276,9 +282,15 @@ def _change_network(world: World, scenario: Scenario, changes: PlannedChanges) -
         world.move(move.at_us, move.client, move.broker, place)
 
 
+@lru_cache(REMEMBERED_FILTERS)
+def parsed(text: str) -> Filter:
+    """The filter of a text; FilterSyntaxError."""
+    return parse(text)
+
+
 def _parse(text: str, path: Path, table: str, name: str) -> Filter:
     try:
-        return parse(text)
+        return parsed(text)
     except FilterSyntaxError as error:
         raise RunFileError(f"{path / table}.parquet: filter of {name!r}: {error}") from None
 

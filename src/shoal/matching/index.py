@@ -166,6 +166,12 @@ class MatchIndex(FiledFilters):
             return [match(attributes) for attributes in publications]
         return [self.match_checked(attributes) for attributes in publications]
 
+    def answer_order(self, attributes: Attributes) -> list[Any] | None:
+        """As for filters that were added; None where compiled parts may answer."""
+        if self._compiled is not None or self._tests_for(attributes) > TESTS_MAXIMUM:
+            return None
+        return super().answer_order(attributes)
+
     @property
     def _may_compile(self) -> bool:
         return self.may_wait and len(self._named) <= ATTRIBUTES_MAXIMUM

@@ -136,6 +136,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                    None: any.  Beyond that it comes too late
     grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers send nothing while clients do nothing, so that messages can be counted
+    by_tables      brokers forward publications by a `TreeForwarding` alone (`forwarding` of their
+                   strategies), so that a simulator can do it for them
     decides_after  the parameter with the number of one publisher's publications before a decision
     oracle         the expected tables
     planner        computes parameters for brokers, from round trips and rates (`shoal plan`)
@@ -162,6 +164,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     give_up_us: int = 60_000_000
     most_silent_us: Callable[[Any], int | None] = _for_ever
     grows: bool = True
+    by_tables: bool = False
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None

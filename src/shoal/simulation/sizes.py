@@ -17,6 +17,8 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.simulation.links.reliable import ReliableFrame
 
+# Usually more than are under way at once.
+REMEMBERED = 4_096
 MessageSizes = Callable[[Message], int]
 """Bytes of a message's frame; 0 if it has none."""
 
@@ -24,21 +26,24 @@ MessageSizes = Callable[[Message], int]
 def message_sizes(codec: Codec) -> MessageSizes:
     """Sizes of the frames of this codec; 0 for a message that it cannot encode.
 
-    A broker sends one message to several neighbours in turn: it is encoded once.
+    A broker sends one message to several neighbours in turn, and these receive it a little later:
+    it is encoded once.
     """
-    last: Message | None = None
-    size = 0
+    # By the identity of messages, which are kept so that no others get it.
+    known: dict[int, tuple[Message, int]] = {}
 
     def bytes_of(message: Message) -> int:
-        nonlocal last, size
         message = content_of(message)
-        if message is last:
-            return size
+        found = known.get(id(message))
+        if found is not None:
+            return found[1]
         try:
-            size = len(codec.encode(message))
+            size = codec.size_of(message)
         except WireError:
             size = 0
-        last = message
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[id(message)] = message, size
         return size
 
     return bytes_of

@@ -19,7 +19,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
-from shoal.matching import Classes
+from shoal.matching import Classes, OutcomesFactory
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
 from shoal.simulation.carried import publications_in
@@ -29,6 +29,7 @@ from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.limited_link import Bandwidths
 from shoal.simulation.link_factory import LinkFactory
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
 from shoal.simulation.load_windows import LoadWindows
@@ -92,7 +93,7 @@ class World:
         bandwidths: Bandwidths | None = None,
         takes_clients: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> None:
-        self.queue = EventQueue()
+        self.queue = self._make_queue()
         self.trace = Trace()
         self._system = system
         self._classes = Classes()
@@ -125,7 +126,8 @@ class World:
             seed=seed,
         )
         self._is_lossy = factory.is_lossy
-        self._wiring = Wiring(self.queue, self.brokers, factory.make, self._broker_latency_us)
+        make = self._link_maker(factory)
+        self._wiring = Wiring(self.queue, self.brokers, make, self._broker_latency_us)
         self.conflation = SimulatedConflation(self.queue)
         self.load_windows = LoadWindows()
         self._subscribers = SimulatedSubscribers(
@@ -152,6 +154,15 @@ class World:
         self._next_report_us = MONITOR_INTERVAL_US
         for node in self.brokers.values():
             node.bring(0, Started())
+
+    def _make_queue(self) -> EventQueue:
+        return EventQueue()
+
+    def _link_maker(self, factory: LinkFactory) -> Callable[[BrokerId, BrokerId], SimulatedLink]:
+        return factory.make
+
+    def _outcomes(self, broker: BrokerId) -> OutcomesFactory:
+        return self._classes.outcomes
 
     def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:
         costs = self._costs_of(broker)
@@ -181,7 +192,7 @@ class World:
             self._system,
             self._seed,
             expected,
-            self._classes.outcomes,
+            self._outcomes(broker),
             is_founder=broker not in self._joined,
         )
         return ReliableBroker(machine) if self._is_lossy else machine

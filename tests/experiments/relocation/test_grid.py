@@ -16,6 +16,7 @@ from shoal.experiments.relocation.grid import (
     SPREADS,
     THRESHOLDS,
     WEIGHTS,
+    WHOLE,
     RunSpec,
     ScaleName,
     grid,
@@ -92,6 +93,21 @@ def test_control_messages_are_measured_with_many_subscribers_at_every_scale() ->
     assert len({name for name, _, _ in workloads}) == len(workloads)
 
 
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_some_networks_are_run_with_whole_machines_too(scale: ScaleName) -> None:
+    runs = grid("quotes", SCALES[scale])
+    points = {
+        (run.testbed, run.distribution, run.spread, run.setting, run.workload, run.duration_us)
+        for run in runs
+        if run.study == "grid"
+    }
+    whole = [run for run in runs if run.study == "whole"]
+    assert len(whole) == len(WHOLE)
+    for run in whole:
+        point = run.testbed, run.distribution, run.spread, run.setting
+        assert (*point, run.workload, run.duration_us) in points
+
+
 def test_a_workload_has_its_brokers() -> None:
     run: RunSpec = grid("quotes", SCALES["small"])[0]
     assert run.workload == "wide-clustered-1-360-20"
@@ -112,5 +128,10 @@ def test_the_most_informative_runs_come_first(scale: ScaleName) -> None:
         ]
         assert settings == list(EXTREMES)
     assert {run.study for run in first} == {"grid"}
-    assert {run.study for run in runs if run.rank == 1} <= {"threshold", "overhead", "load"}
+    assert {run.study for run in runs if run.rank == 1} <= {
+        "threshold",
+        "overhead",
+        "load",
+        "whole",
+    }
     assert {run.study for run in runs if run.rank == max(run.rank for run in runs)} == {"probe"}

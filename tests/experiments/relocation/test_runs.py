@@ -113,6 +113,22 @@ def test_a_run_of_something_else_is_not_done(
     assert not task(tiny(), tmp_path, {"workloads": "one"}).is_done
 
 
+@pytest.mark.parametrize("setting", [BASELINE, POP, LOAD])
+def test_a_summary_does_not_depend_on_the_loop(tmp_path: Path, setting: RelocationSetting) -> None:
+    tiny_workload(tmp_path / "workloads")
+    run = task(tiny(setting), tmp_path)
+    run()
+    assert run.summary == run.measure_with(whole=True)
+
+
+def test_a_probe_does_not_depend_on_the_loop(tmp_path: Path) -> None:
+    tiny_workload(tmp_path / "workloads")
+    probe = msgspec.structs.replace(tiny(study="probe", probe=3), duration_us=20_000_000)
+    run = task(probe, tmp_path)
+    run()
+    assert run.summary == run.measure_with(whole=True)
+
+
 def test_a_broken_file_is_not_done(tmp_path: Path) -> None:
     run = task(tiny(), tmp_path)
     Path(run.file).parent.mkdir(parents=True)

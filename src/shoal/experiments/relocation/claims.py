@@ -40,7 +40,12 @@ from shoal.experiments.relocation.judges.paths import (
     selections_ignore_paths,
     waits_grow_with_paths,
 )
-from shoal.experiments.relocation.judges.quality import choice_takes, exactly_once, regret_within
+from shoal.experiments.relocation.judges.quality import (
+    choice_takes,
+    exactly_once,
+    regret_within,
+    same_by_whole_machines,
+)
 from shoal.experiments.relocation.judges.spreads import (
     alike,
     between,
@@ -455,6 +460,16 @@ QUALITY_CLAIMS = (
         exactly_once(),
         within(0, 0, "none"),
         "A bug: please report it with the run's name.",
+        is_own=True,
+    ),
+    Claim(
+        "whole",
+        _QUALITY,
+        "With whole machines a network gives the same figures, all of them",
+        "aim: every network that is run both ways",
+        same_by_whole_machines(),
+        within(0, 0, "none differs"),
+        "A bug: please report it with the runs' names.",
         is_own=True,
     ),
     *_regret_claims(),

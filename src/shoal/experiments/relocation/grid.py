@@ -8,11 +8,14 @@ been everywhere; they find the best broker.
 >>> [run.name for run in grid("quotes", SCALES["small"])][:2]
 ['quotes/grid/wide-clustered-1/baseline', 'quotes/grid/wide-clustered-1/pop']
 >>> len(grid("quotes", SCALES["paper"]))
-515
+519
 
 Beside it stands load as an axis (`load_runs`): brokers whose work takes so long that one with all
 publications would be busy for 10, 50 and 105 per cent of its time, with each publisher's
 high-rated subscribers at a broker of their own or all of them at one, the main office (5.1).
+
+A compiled loop takes most publications from broker to broker. A few networks are run again with
+whole machines (`whole_runs`), and have to give the same figures.
 
 The cost of control messages is a share of all messages, and so depends on the number of
 subscribers: at every scale it is judged by runs with `CROWD` subscribers of each publisher.
@@ -96,6 +99,13 @@ def grape(priority: Priority, weight: int) -> RelocationSetting:
 
 LOAD, DELAY = grape("load", 100), grape("delay", 100)
 EXTREMES = (BASELINE, POP, LOAD, DELAY)
+# The runs that are made with whole machines, too.
+WHOLE: tuple[tuple[Testbed, Distribution, int, RelocationSetting], ...] = (
+    ("wide", "clustered", 16, POP),
+    ("wide", "clustered", 16, LOAD),
+    ("cluster", "clustered", 16, POP),
+    ("cluster", "random", 16, DELAY),
+)
 EVERY_WEIGHT = (
     BASELINE,
     POP,
@@ -166,7 +176,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     publishers      of the workload, where costs depend on their number
     """
 
-    study: Literal["grid", "overhead", "threshold", "probe", "load"]
+    study: Literal["grid", "overhead", "threshold", "probe", "load", "whole"]
     dataset: str
     testbed: Testbed
     distribution: Distribution
@@ -204,6 +214,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     def cost(self) -> float:
         """About how long it takes, in any unit."""
         weight = 1.0 if self.distribution == "clustered" else 1.3
+        if self.study == "whole":
+            weight *= 6
         return self.duration_us * weight * (20 + self.subscriptions)
 
     @property
@@ -243,6 +255,7 @@ def grid(dataset: str, scale: RelocationScale) -> list[RunSpec]:
     found += overhead_runs(found, scale)
     found += threshold_runs(dataset, scale)
     found += load_runs(dataset, scale)
+    found += whole_runs(found)
     found += probe_runs(dataset, scale)
     return found
 
@@ -286,6 +299,15 @@ def overhead_runs(main: Sequence[RunSpec], scale: RelocationScale) -> list[RunSp
         if run.spread in CROWD_SPREADS
         and run.setting in EXTREMES
         and (run.setting != BASELINE or run.distribution == "random")
+    ]
+
+
+def whole_runs(main: Sequence[RunSpec]) -> list[RunSpec]:
+    """Return a few of the grid's runs again, in which machines handle all publications."""
+    return [
+        msgspec.structs.replace(run, study="whole")
+        for run in main
+        if run.study == "grid" and (run.testbed, run.distribution, run.spread, run.setting) in WHOLE
     ]
 
 

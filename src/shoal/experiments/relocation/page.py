@@ -81,6 +81,9 @@ NOTES = (
     "The paper does not print its numbers of clients or its rates; ours are above. Values without "
     "a time are averages over the last third of the publishing time. Shares of control messages "
     "are judged with 100 subscribers of each publisher at every scale.",
+    "Between the inputs of the brokers' machines a compiled loop takes publications from broker to "
+    "broker, by the machines' own tables, queues and counters. Runs named 'whole' are without it: "
+    "their machines handle every publication.",
     "A claim is met when our figure lies within a band on both sides of the paper's, beaten when "
     "it is better than that, and missed otherwise; each row says how wide the band is. Where the "
     "paper gives one figure it is read as the best over X, and the mean over X stands beside it. "

@@ -221,6 +221,13 @@ class Bitmaps:
             found += [member.id for member in young.values() if _holds(member.ranges, get)]
         return found
 
+    @property
+    def ids(self) -> list[Hashable]:
+        """The ids of all members, in the order of an answer."""
+        blocks, young = self._members
+        found = [id for block in blocks for id in block.named(block.live)]
+        return found + [member.id for member in young.values()]
+
     def weigh(self, get: _Get) -> tuple[int, int]:
         """Return how many tests a search is as much work as now, and how many it finds at most."""
         blocks, young = self._members

@@ -218,6 +218,21 @@ class FilterBucket:
             del self.always[id]
         return -bool(place.rest)
 
+    def answer_order(self, attributes: Attributes) -> list[Hashable]:
+        """The ids of all conjunctions without tests that ask only for these attributes, in the
+        order in which a search finds them.
+        """
+        found = [*self.always]
+        for ladders in (self.rising, self.falling):
+            for name, by_type in present(ladders, attributes):
+                ladder = by_type.get(type(attributes.get(name)))
+                if ladder is not None:
+                    found += ladder[1]
+        for _, ranged in present(self.ranged, attributes):
+            for bitmaps in ranged:
+                found += bitmaps.ids
+        return found
+
     def _count(self, tests: int) -> None:
         self.tests += tests
         self.is_plain = self.types is None and not self.tests

@@ -349,6 +349,24 @@ class FiledFilters:
         tables = [bucket.expressions for bucket in self._buckets_for(attributes)]
         return sum([each.candidates(attributes) for each in tables if each is not None])
 
+    def answer_order(self, attributes: Attributes) -> list[Any] | None:
+        """The ids of all filters that demand the equalities of these attributes, and beyond that
+        ask only for attributes among them, whatever their thresholds.
+
+        Answers for publications with the same values of the attributes in equalities, and with
+        these attributes of the same types or without them, have ids in this order, until a filter
+        is added or removed. None if some filters are tested one by one, or may be in several
+        places: then no such order is known.
+        """
+        if self._several or self._expressed or self.derived:
+            return None
+        found: list[Any] = []
+        for bucket in self._buckets_for(attributes):
+            if bucket.tests:
+                return None
+            found += bucket.answer_order(attributes)
+        return found
+
     def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
         """The buckets in which a search looks."""
         get = attributes.get

@@ -78,6 +78,10 @@ class Relocation(AroundTree):
         """Size of the tracing structures, in bytes as a wire would carry them (5, figure 5e)."""
         return self.tracer.held_bytes
 
+    @property
+    def only_notes(self) -> bool:
+        return self.tracer.only_notes
+
     # --- the strategy's inputs ----------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:

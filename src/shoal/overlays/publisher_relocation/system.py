@@ -53,6 +53,7 @@ def relocating(
         parameters=parameters,
         messages=(*TREE_MESSAGES, *CHANGE_MESSAGES, *MESSAGES, *messages),
         placeholder=placeholder,
+        by_tables=True,
         records={"selections": SelectionRecord, **(records or {})},
         shown=("selections", *(records or {})),
         decides_after=decides_after,

@@ -46,6 +46,12 @@ class Tracer(Protocol):
         The same one for the tracer's lifetime.
         """
 
+    @property
+    def only_notes(self) -> bool:
+        """Whether `note` has no effects, and reads of a route its neighbours and the number of its
+        clients: then it may be called late, but before the broker's next input.
+        """
+
     def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """Some publications of a local publisher were forwarded, and noted."""
 

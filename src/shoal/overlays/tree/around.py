@@ -8,6 +8,7 @@ from shoal.broker.effects import Effect
 from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.model import Attributes, BrokerId
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
+from shoal.overlays.tree.forwarding import TreeForwarding
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
@@ -22,6 +23,10 @@ class AroundTree(CoordinatedStrategy):
     @property
     def tables(self) -> RoutingTable:
         return self.tree.tables
+
+    @property
+    def forwarding(self) -> TreeForwarding:
+        return self.tree.forwarding
 
     @property
     def description(self) -> Mapping[str, int]:

@@ -54,5 +54,6 @@ SYSTEM = System(
     parameters=TreeParameters,
     messages=(*MESSAGES, *CHANGE_MESSAGES),
     placeholder=placeholder,
+    by_tables=True,
     oracle=tables_of_a_tree,
 )

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from shoal.experiments.relocation.grid import LOAD, POP
-from shoal.experiments.relocation.judges.quality import choice_takes, exactly_once, regret_within
+from shoal.experiments.relocation.judges.quality import (
+    choice_takes,
+    exactly_once,
+    regret_within,
+    same_by_whole_machines,
+)
 from shoal.experiments.relocation.measuring.regret import Regrets
 from shoal.experiments.relocation.measuring.results import Where
 from shoal.experiments.relocation.networks import NetworkSummary
@@ -41,6 +46,18 @@ def test_losses_anywhere_are_a_miss() -> None:
     assert outcome is not None
     assert outcome.ours.startswith("20 deliveries, 3 moves; 1 lost, 0 duplicated")
     assert outcome.value == 1
+
+
+def test_a_figure_that_whole_machines_change_is_a_miss() -> None:
+    judge = same_by_whole_machines()
+    runs = [summary(spec(LOAD), hops=2.0), summary(spec(POP), hops=3.0)]
+    assert judge(evidence(*runs)) is None
+    runs.append(summary(spec(LOAD, study="whole"), hops=2.0))
+    assert value(judge(evidence(*runs))) == 0
+    runs.append(summary(spec(POP, study="whole"), hops=3.1))
+    outcome = judge(evidence(*runs))
+    assert outcome is not None
+    assert (outcome.ours, outcome.value) == ("1 of 2 networks", 1)
 
 
 def network(system: Any, brokers: int, choosing_us: float | None) -> NetworkSummary:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from shoal.experiments.relocation.evidence import Judge, RelocationEvidence, milliseconds, percent
 from shoal.experiments.relocation.grid import Distribution, RelocationSetting
 from shoal.experiments.relocation.measuring.regret import Figure
+from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.studies.claims import ClaimOutcome
 
 
@@ -66,6 +67,29 @@ def exactly_once() -> Judge:
         text = f"{expected:,.0f} deliveries, {moves:,.0f} moves; " + ", ".join(
             f"{count:,.0f} {name.replace('_', ' ')}" for name, count in faults.items()
         )
+        whole = sum(run.metrics["expected"] for run in runs if run.spec.study == "whole")
+        text += f"; {whole:,.0f} of these deliveries are of whole machines"
         return ClaimOutcome(text, float(sum(faults.values())))
 
     return judge
+
+
+def same_by_whole_machines() -> Judge:
+    """Networks whose figures differ if machines handle all publications, and no compiled loop."""
+
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
+        pairs = [
+            (one, evidence.results.again(one))
+            for one in evidence.results.wholes
+            if one.spec.dataset == evidence.dataset
+        ]
+        found = [_figures(one) == _figures(other) for one, other in pairs if other is not None]
+        if not found:
+            return None
+        return ClaimOutcome(f"{sum(found)} of {len(found)} networks", float(found.count(False)))
+
+    return judge
+
+
+def _figures(one: RunSummary) -> tuple[object, ...]:
+    return one.metrics, one.timeline, one.selections, one.migrations

@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shoal.experiments.relocation.grid import RunSpec
 from shoal.experiments.relocation.measuring.summary import RunSummary, Stand
 from shoal.experiments.run_files import WorkloadFiles
@@ -125,4 +127,6 @@ def _check(load: Mapping[str, Sequence[Any]], total: int) -> None:
 
 
 def _rows(table: Mapping[str, Sequence[Any]], columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    return zip(*(table[name] for name in columns), strict=True)
+    found = (table[name] for name in columns)
+    lists = (each.tolist() if isinstance(each, np.ndarray) else each for each in found)
+    return zip(*lists, strict=True)

@@ -51,6 +51,7 @@ class RelocationResults:
         self._grid = {_place(one.spec): one for one in self.summaries if one.spec.study in studies}
         self.thresholds = [one for one in self.summaries if one.spec.study == "threshold"]
         self.loads = [one for one in self.summaries if one.spec.study == "load"]
+        self.wholes = [one for one in self.summaries if one.spec.study == "whole"]
         self.probes = [one for one in self.summaries if one.spec.study == "probe"]
 
     @property
@@ -63,6 +64,10 @@ class RelocationResults:
     def datasets(self) -> list[str]:
         """The data sets, in the order they were run."""
         return list(dict.fromkeys(one.spec.dataset for one in self.summaries))
+
+    def again(self, whole: RunSummary) -> RunSummary | None:
+        """The grid's run of the same network as one with whole machines, if it is there."""
+        return self._grid.get(_place(whole.spec))
 
     def runs(self, where: Where, setting: RelocationSetting) -> dict[int, RunSummary]:
         """The runs of one setting by spread, the smallest first."""

@@ -119,17 +119,19 @@ def summarise(
     result: RunResult,
     workload: WorkloadFiles,
     memory: PeakMemory,
+    expected: int | None = None,
 ) -> RunSummary:
     """The summary of a run of the grid; `key` identifies its inputs.
 
-    `memory` has looked at its brokers while it ran.
+    `memory` has looked at its brokers while it ran; `expected` is the number of deliveries by the
+    filters alone, if it is known.
     """
     tables = {name: _arrays(columns) for name, columns in result.tables.items()}
     metrics = {
         **_load_metrics(tables["load"], spec),
         **_delivery_metrics(tables["deliveries"], spec),
         **_move_metrics(tables["selections"], tables["migrations"]),
-        **_verdict(result, workload),
+        **_verdict(result, expected_deliveries(workload) if expected is None else expected),
         **_memory_metrics(memory, spec),
     }
     return RunSummary(
@@ -240,10 +242,9 @@ def _memory_metrics(memory: PeakMemory, spec: RunSpec) -> dict[str, float | None
     }
 
 
-def _verdict(result: RunResult, workload: WorkloadFiles) -> dict[str, float | None]:
+def _verdict(result: RunResult, expected: int) -> dict[str, float | None]:
     """Deliveries are expected of every publication, also those held back during a move."""
     checks = result.checks
-    expected = expected_deliveries(workload)
     return {
         "expected": float(expected),
         "lost": float(expected - (checks["delivered"] - checks["duplicates"])),

@@ -186,6 +186,10 @@ class Grape:
     def note(self) -> Note:
         return self.traces.note
 
+    @property
+    def only_notes(self) -> bool:
+        return not self._parameters.subscribers_move
+
     def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._retrieve_when_full(publisher, now_us, out)
 

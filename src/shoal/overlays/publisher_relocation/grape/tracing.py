@@ -15,8 +15,6 @@ even if a session is abandoned; if subscribers move, the newest requested one is
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from functools import reduce
-from operator import or_
 
 from shoal.broker.effects import Effect, MeasuredDelays, Send
 from shoal.broker.messages import RoutedPublication
@@ -60,19 +58,25 @@ class _GrapeTrace:
 
     @property
     def downstream(self) -> set[BrokerId]:
-        return {
-            neighbour
-            for upstream, took in self._took.items()
-            for route in took
-            for neighbour in route.neighbours
-            if neighbour != upstream
-        }
+        found: set[BrokerId] = set()
+        for upstream, took in self._took.items():
+            names: set[BrokerId] = set()
+            for route in took:
+                names.update(route.neighbours)
+            if upstream is not None:
+                names.discard(upstream)
+            found |= names
+        return found
 
     @property
     def bits(self) -> int:
         """Those that were delivered here."""
-        went = (pair for took in self._took.values() for pair in took.items())
-        return reduce(or_, (bits for route, bits in went if route.clients), 0)
+        found = 0
+        for took in self._took.values():
+            for route, bits in took.items():
+                if route.clients:
+                    found |= bits
+        return found
 
     @property
     def deliveries(self) -> int:
@@ -260,7 +264,8 @@ class GrapeTracing:
         held = 0
         for trace in self._traces.values():
             held += len(str(trace.session)) + (trace.bits.bit_length() + 7) // 8 + _COUNT_BYTES
-            held += sum(map(len, trace.downstream))
+            for name in trace.downstream:
+                held += len(name)
         for trace in (*self._traces.values(), *self._untold.values()):
             for client, bits in trace.had.items():
                 held += len(client) + (bits.bit_length() + 7) // 8

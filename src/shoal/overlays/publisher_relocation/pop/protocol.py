@@ -180,6 +180,10 @@ class Pop:
         if routed.mark is not None and self.traces.note(routed, route, upstream, now_us, out):
             self._traced(routed.publication.publisher, now_us, out)
 
+    @property
+    def only_notes(self) -> bool:
+        return False
+
     def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """They were noted, and that is all."""
 
