@@ -31,19 +31,29 @@ def calm(system: str, brokers: tuple[str, ...]) -> msgspec.Struct | None:
 
 
 class Network:
-    """Three founders with a publisher and a subscriber each, and a broker that joins."""
+    """Three founders with a publisher and a subscriber each, and a broker that joins.
 
-    def __init__(self, system: str, *, is_listed: bool) -> None:
+    Its clock is ahead of the founders' by `ahead_us`.
+    """
+
+    def __init__(self, system: str, *, is_listed: bool, ahead_us: int = 0) -> None:
         founders = strategy_factory(system, calm(system, FOUNDERS), FOUNDERS)
         everybody = (*FOUNDERS, NEW) if is_listed else None
         later = strategy_factory(system, calm(system, everybody or ()), everybody)
 
         def strategy(context: BrokerContext) -> Strategy:
-            return (later if context.broker == NEW else founders)(context)
+            return (founders if context.broker in FOUNDERS else later)(context)
 
         shape = SYSTEMS[system].shape
         links = () if shape.opens_links else with_cycles(system, FOUNDERS, pairwise(FOUNDERS))
-        self.world = World(links, strategy, ConstantUnderlay(5_000), brokers=FOUNDERS, seed=1)
+        self.world = World(
+            links,
+            strategy,
+            ConstantUnderlay(5_000),
+            brokers=FOUNDERS,
+            seed=1,
+            clocks_us={NEW: ahead_us},
+        )
         self.sent = 0
         for broker in FOUNDERS:
             self.add_clients(broker, 0)
@@ -145,3 +155,15 @@ def test_a_broker_that_has_left_joins_again(network: Network) -> None:
     network.add_clients(NEW, network.world.queue.now_us, "those of today")
     network.run(20)
     assert network.deaf(*FOUNDERS, "those of today") == []
+
+
+@pytest.mark.parametrize("system", GROWING)
+def test_a_broker_joins_over_a_joined_one_whose_clock_is_ahead(system: str) -> None:
+    network = Network(system, is_listed=False, ahead_us=200 * SECOND_US)
+    network.run(5)
+    for broker, link in ((NEW, "B2"), ("J2", NEW)):
+        network.world.add_broker(network.world.queue.now_us, broker, [link])
+        network.run(20)
+        network.add_clients(broker, network.world.queue.now_us)
+        network.run(20)
+    assert network.deaf(*FOUNDERS, NEW, "J2") == []

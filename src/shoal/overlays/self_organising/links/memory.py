@@ -68,15 +68,22 @@ class LinkMemory:
             self._rows[neighbour] = msgspec.convert(row, LinkStanding)
         # The first that is to be remembered are all that are given; so any other is none.
         self._is_said = STANDINGS in facts or not self._rows
-        if self._joined_us is not None:
-            self._unknown = LinkStanding(False, self._joined_us)
-        elif self._rows:
+        if self._rows:
             self._unknown = UNHEARD
         self.decisions = msgspec.convert(facts.get(DONE, []), list[ExchangeDecision])
         return [each for each in self.neighbours if each not in self._given]
 
     def standing(self, neighbour: BrokerId) -> LinkStanding:
-        """Whether the link belongs to the tree."""
+        """Whether the link belongs to the tree; at a joined broker it did not at its first start."""
+        if neighbour in self._rows or self._joined_us is None:
+            return self.entry(neighbour)
+        return LinkStanding(False, self._joined_us)
+
+    def entry(self, neighbour: BrokerId) -> LinkStanding:
+        """Return the entry for the other end of the link, which compares it with its own.
+
+        Without one it is older than any that the other end has: clocks of the two may differ.
+        """
         return self._rows.get(neighbour, self._unknown)
 
     def put(self, neighbour: BrokerId, standing: LinkStanding) -> None:
@@ -104,12 +111,12 @@ class LinkMemory:
 
     def agree(self, neighbour: BrokerId, other: LinkStanding) -> LinkStanding:
         """Merge the other end's entry: returns the one that both keep."""
-        mine = self.standing(neighbour)
+        mine = self.entry(neighbour)
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = LinkStanding(True, 0)
         self.put(neighbour, standing)
-        return standing
+        return self._rows[neighbour]
 
     def became(self, decision: ExchangeDecision) -> None:
         """Store the decision on an exchange in which this broker had a part."""

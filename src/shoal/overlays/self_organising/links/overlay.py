@@ -406,7 +406,7 @@ class TreeOverlay:
             return
         self._greeted.add(neighbour)
         decisions = self._ring.decisions.between(self.broker, neighbour)
-        out.append(Send(neighbour, Greeting(self.memory.standing(neighbour), decisions)))
+        out.append(Send(neighbour, Greeting(self.memory.entry(neighbour), decisions)))
 
     def _meet(
         self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
