@@ -229,6 +229,18 @@ def test_a_listed_client_moves_and_stands_beside_its_new_broker(tmp_path: Path) 
     assert max(delay_us for _, delay_us in late) < 5_000
 
 
+def test_a_client_that_moves_before_it_subscribes_subscribes_at_its_new_broker(
+    tmp_path: Path,
+) -> None:
+    moves = [{"client": each, "broker": "B4", "at_us": SECOND_US} for each in ("c0", "P0")]
+    data = settings(workload(tmp_path), "tree", mobility={"moves": moves})
+    result = run_scenario(parse_scenario(data))
+    check(result)
+    rows = result.tables["deliveries"]
+    there = zip(rows["client"], rows["broker"], strict=True)
+    assert {broker for client, broker in there if client == "c0"} == {"B4"}
+
+
 def test_a_run_with_drawn_changes_repeats_and_another_seed_differs(tmp_path: Path) -> None:
     path = workload(tmp_path)
 
@@ -254,7 +266,24 @@ def test_a_run_with_drawn_changes_repeats_and_another_seed_differs(tmp_path: Pat
         ),
         (
             {"membership": {"joins": [{"broker": "N", "links": ["X"], "at_us": 5}]}},
-            "membership.joins[0]: no broker 'X'; list a joining one before",
+            "membership.joins[0].links: no broker 'X'; list a joining one before",
+        ),
+        (
+            {
+                "membership": {
+                    "joins": [{"broker": "N", "links": ["B1"], "beside": "X", "at_us": 5}]
+                }
+            },
+            "membership.joins[0].beside: no broker 'X'; list a joining one before",
+        ),
+        (
+            {
+                "membership": {
+                    "joins": [{"broker": "N", "links": ["B1"], "at_us": 5}],
+                    "leaves": [{"broker": "N", "at_us": 9}],
+                }
+            },
+            "membership.leaves[0].at_us: 'N' leaves within 5 s of its join; take 5000005 or more",
         ),
         (
             {"membership": {"joins": [{"broker": "N", "links": ["B1", "B2"], "at_us": 5}]}},
@@ -314,6 +343,10 @@ def test_a_change_that_cannot_be_is_named(
         (
             {"membership": {"joins": [{"broker": "N", "at_us": 1, "links": []}]}},
             "membership.joins",
+        ),
+        (
+            {"membership": {"joins": [{"broker": "", "at_us": 1, "links": ["B1"]}]}},
+            "membership.joins[0].broker",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import dump_scenario, load_scenario, parse_scenario
 from shoal.experiments.scenario_sections import ScenarioError
 from shoal.experiments.trace_sinks import Tables
+from shoal.typed_toml import TomlError
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 NEAR, FAR = 1_000.0, 500_000.0
@@ -82,6 +83,21 @@ def test_costs_that_cannot_be_are_named(
     with pytest.raises(ScenarioError) as caught:
         run_scenario(parse_scenario(settings(tmp_path, costs)))
     assert str(caught.value) == f"{problem} (docs/reference/scenario.md)"
+
+
+@pytest.mark.parametrize("cost", ["dear", "-1", "nan", "inf", ""])
+def test_a_cost_in_a_file_is_a_number_from_0_on(tmp_path: Path, cost: str) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text(f"left,right,cost\nEWR,ATL,{cost}\n")
+    scenario = parse_scenario(settings(tmp_path, {"path": str(path)}))
+    with pytest.raises(ScenarioError, match=r"costs.csv: row 0: cost: \S+ is not a number from 0 on"):
+        run_scenario(scenario)
+
+
+@pytest.mark.parametrize("cost", [-1.0, float("inf")])
+def test_a_cost_that_is_none_is_named_by_its_pair(tmp_path: Path, cost: float) -> None:
+    with pytest.raises(TomlError, match=f"costs.links: 'A-B': {cost} is not a number from 0 on"):
+        parse_scenario(settings(tmp_path, {"links": {"A-B": cost}}))
 
 
 def test_a_file_of_costs_is_found_from_a_scenario_elsewhere(tmp_path: Path) -> None:

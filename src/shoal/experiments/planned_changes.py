@@ -6,7 +6,7 @@ workload and the links; `generated_changes.py` draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -72,7 +72,7 @@ class PlannedChanges:
             **{row.client: row.broker for row in reversed(workload.subscriptions)},
             **{row.publisher: row.broker for row in workload.publishers},
         }
-        self.moves: list[ClientMove] = []
+        self._keep_moves(scenario.mobility.moves)
         self.spells = subscription_spells(
             scenario.churn,
             [
@@ -144,11 +144,19 @@ class PlannedChanges:
             until_us=end_us,
             seed=self._scenario.seed,
         )
-        self.moves = sorted([*mobility.moves, *drawn], key=lambda move: (move.at_us, move.client))
+        self._keep_moves([*mobility.moves, *drawn])
+
+    def _keep_moves(self, moves: Iterable[ClientMove]) -> None:
+        self.moves = sorted(moves, key=lambda move: (move.at_us, move.client))
+        self._moves_of: dict[ClientId, list[ClientMove]] = {}
+        for move in self.moves:
+            self._moves_of.setdefault(move.client, []).append(move)
 
     def broker_of(self, client: ClientId, home: BrokerId, at_us: int) -> BrokerId:
-        """The broker at which a client subscribes at a time of the run."""
-        return broker_at([move for move in self.moves if move.client == client], home, at_us)
+        """The broker at which a client subscribes at a time of the run; before `draw_moves` by the
+        listed moves.
+        """
+        return broker_at(self._moves_of.get(client, ()), home, at_us)
 
     def _nearest(self) -> Mapping[BrokerId, list[BrokerId]]:
         """Each broker's others, the nearest first."""
@@ -175,9 +183,10 @@ class PlannedChanges:
             key = f"membership.joins[{number}]"
             if join.broker in since_us:
                 _refuse(f"{key}.broker: {join.broker!r} is there already; take another name")
-            for link in (*join.links, *([join.beside] if join.beside else [])):
-                if link not in since_us:
-                    _refuse(f"{key}: no broker {link!r}; list a joining one before")
+            for of, names in (("links", join.links), ("beside", filter(None, (join.beside,)))):
+                for name in names:
+                    if name not in since_us:
+                        _refuse(f"{key}.{of}: no broker {name!r}; list a joining one before")
             for link in join.links:
                 if since_us[link] > join.at_us or leaves.get(link, join.at_us + 1) <= join.at_us:
                     _refuse(f"{key}.links: {link!r} is not there at {join.at_us} us")
@@ -200,8 +209,12 @@ class PlannedChanges:
                 _refuse(f"{key}.broker: no broker {leave.broker!r}")
             if leave.broker in names[:number]:
                 _refuse(f"{key}.broker: {leave.broker!r} leaves twice")
-            if leave.at_us < joined.get(leave.broker, 0) + JOINING_US * (leave.broker in joined):
-                _refuse(f"{key}.at_us: {leave.broker!r} leaves within 5 s of its join")
+            least_us = joined[leave.broker] + JOINING_US if leave.broker in joined else 0
+            if leave.at_us < least_us:
+                _refuse(
+                    f"{key}.at_us: {leave.broker!r} leaves within 5 s of its join; take {least_us} "
+                    f"or more"
+                )
         if names and not any(map(self.takes_clients, staying)):
             _refuse("membership.leaves: no broker for clients stays; leave one out")
 

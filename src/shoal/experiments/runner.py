@@ -228,7 +228,8 @@ def _start_clients(
         first_us, _ = next(iter(changes.spells_of(interest)), (None, None))
         if first_us is None or first_us > scenario.run.settle_us:
             continue
-        world.subscribe(at_us, interest.broker, _subscription(interest, filters))
+        broker = changes.broker_of(interest.client, interest.broker, at_us)
+        world.subscribe(at_us, broker, _subscription(interest, filters))
         at_us += spacing_us
     return filters
 

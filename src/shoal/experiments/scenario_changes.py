@@ -26,7 +26,7 @@ class Join(ScenarioSection, frozen=True, kw_only=True):
     at_us    at this time of the run
     """
 
-    broker: BrokerId
+    broker: Annotated[BrokerId, msgspec.Meta(min_length=1)]
     links: Annotated[tuple[BrokerId, ...], msgspec.Meta(min_length=1)]
     at_us: NotNegative
     beside: BrokerId = ""

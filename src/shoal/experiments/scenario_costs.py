@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -26,15 +27,21 @@ class ScenarioCosts(ScenarioSection, frozen=True, kw_only=True):
     "B2-B3" = 1.0, "B1-B3" = 9.0 }` makes the link between B1 and B3 dear, however near they are.
 
     here    to process a message at a broker; without, `service.processing_us`
-    links   to send one between two brokers, in either direction, as in {"B1-B2" = 3.0}: brokers
+    links   to send one between two brokers, at least 0, in either direction, as in
+            {"B1-B2" = 3.0}: brokers
             that are no pair here or in the file may not be linked; without any all may be, and a
             message costs its latency in µs
     path    the same from a table, Parquet or CSV with the columns left, right and cost
     """
 
     here: Cost | msgspec.UnsetType = msgspec.UNSET
-    links: dict[str, Cost] = {}
+    links: dict[str, float] = {}
     path: str = ""
+
+    def __post_init__(self) -> None:
+        for pair, cost in self.links.items():
+            if not 0 <= cost < math.inf:
+                raise ValueError(f"links: {pair!r}: {cost} is not a number from 0 on")
 
 
 def message_costs(
@@ -90,8 +97,8 @@ def _pairs(section: ScenarioCosts, brokers: Iterable[BrokerId]) -> dict[frozense
             where = f"{path}: row {number}"
             if left == right or not {left, right} <= there:
                 raise ScenarioError(f"{where}: {left!r} and {right!r} are no two brokers ({PAGE})")
-            if cost is None or not cost >= 0:
-                raise ScenarioError(f"{where}: cost: {cost} is not at least 0 ({PAGE})")
+            if not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+                raise ScenarioError(f"{where}: cost: {cost!r} is not a number from 0 on ({PAGE})")
             rows.append((where, left, right, float(cost)))
     found: dict[frozenset[BrokerId], float] = {}
     for where, left, right, cost in rows:
