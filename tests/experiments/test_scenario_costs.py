@@ -90,7 +90,9 @@ def test_a_cost_in_a_file_is_a_number_from_0_on(tmp_path: Path, cost: str) -> No
     path = tmp_path / "costs.csv"
     path.write_text(f"left,right,cost\nEWR,ATL,{cost}\n")
     scenario = parse_scenario(settings(tmp_path, {"path": str(path)}))
-    with pytest.raises(ScenarioError, match=r"costs.csv: row 0: cost: \S+ is not a number from 0 on"):
+    with pytest.raises(
+        ScenarioError, match=r"costs.csv: row 0: cost: \S+ is not a number from 0 on"
+    ):
         run_scenario(scenario)
 
 

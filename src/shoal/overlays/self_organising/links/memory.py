@@ -74,7 +74,7 @@ class LinkMemory:
         return [each for each in self.neighbours if each not in self._given]
 
     def standing(self, neighbour: BrokerId) -> LinkStanding:
-        """Whether the link belongs to the tree; at a joined broker it did not at its first start."""
+        """Whether the link belongs to the tree; at a joined broker's first start none did."""
         if neighbour in self._rows or self._joined_us is None:
             return self.entry(neighbour)
         return LinkStanding(False, self._joined_us)
