@@ -34,6 +34,7 @@ from shoal.experiments.topologies import scenario_links
 from shoal.language import parse
 from shoal.model import Publication
 from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.flows.flows import MOST_NEIGHBOURS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.judging.running_judge import RunningJudge
 from shoal.simulation.trace import DeliveryEvent
@@ -195,6 +196,44 @@ def test_other_networks_have_no_flows(section: dict[str, Any]) -> None:
     described = {"name": "other", "system": "tree", "workload": {"path": "unused"}}
     assert has_flows(parse_scenario(described), ready)
     assert not has_flows(parse_scenario(described | section), ready)
+
+
+def star(brokers: int) -> WorkloadFiles:
+    """A subscriber at the hub and at each other broker; the publisher is at one of these."""
+    names = [f"B{number}" for number in range(brokers)]
+    rows = [
+        SubscriptionRow(subscription=f"s{name}", client=f"c{name}", broker=name, filter="price > 3")
+        for name in names
+    ]
+    events = [RunEvent(at_us, "P", at_us, at_us, {"price": 4}) for at_us in range(5)]
+    publisher = PublisherRow(
+        publisher="P", advertisement_id="P/a", advertisement="price > 0", broker="B1"
+    )
+    return WorkloadFiles(
+        brokers=[BrokerRow(broker=name) for name in names],
+        publishers=[publisher],
+        subscriptions=rows,
+        events=ListedEvents(events),
+        links=None,
+    )
+
+
+def test_hubs_with_more_neighbours_than_bits_have_no_flows() -> None:
+    described = {
+        "name": "hub",
+        "system": "tree",
+        "workload": {"path": "unused"},
+        "topology": {"kind": "star"},
+        "underlay": {"kind": "constant", "latency_us": 500},
+    }
+    which = parse_scenario(described)
+    most = star(MOST_NEIGHBOURS + 1)
+    whole, _ = compared(most, which)
+    assert whole.checks["delivered"] == 5 * len(most.brokers)
+    more = star(MOST_NEIGHBOURS + 2)
+    assert not has_flows(which, prepared(more))
+    with pytest.raises(ValueError, match="has 63 neighbours, over 62"):
+        run_flows(which, more, prepared(more))
 
 
 def test_a_subscription_to_several_publishers_has_no_flows() -> None:

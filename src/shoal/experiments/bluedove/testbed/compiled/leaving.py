@@ -46,8 +46,10 @@ from shoal.overlays.bluedove.serving.queues import QueuedMatch
 
 def write_figures(cluster: SimulatedCluster, compiled: CompiledCluster) -> None:
     """Have the machines' and meters' figures up to date: loads, work, messages."""
-    for number in range(len(compiled.layout.matchers)):
-        write_tallies(cluster, compiled, number)
+    for number, name in enumerate(compiled.layout.matchers):
+        # The arrays have nothing of a matcher that has crashed.
+        if runs(cluster, name):
+            write_tallies(cluster, compiled, number)
     for number, name in enumerate(compiled.layout.brokers):
         write_meter(cluster, compiled, number, name)
 
