@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from shoal.experiments.run_files import (
     BrokerRow,
     PublisherRow,
     RunEvent,
+    RunEvents,
     SubscriptionRow,
     WorkloadFiles,
 )
@@ -45,6 +47,15 @@ PARAMETERS = {
     "pop": {"pop": {"threshold": 6, "window_publications": 20, "most_busy_percent": 100}},
 }
 PROCESSING_US = 60_000
+EVENTS_SCHEMA = pa.schema(
+    {
+        "replay_us": pa.int64(),
+        "publisher": pa.string(),
+        "sequence": pa.int64(),
+        "time_us": pa.int64(),
+        "attributes": pa.struct({"a": pa.int64()}),
+    }
+)
 # Thresholds, ranges, texts, none at all; the last ones are tested one by one, or in several places.
 PLAIN = (
     "price > {low}",
@@ -242,6 +253,17 @@ def test_a_subscription_to_several_publishers_has_no_flows() -> None:
     wide = type(first)(subscription="wide", client="wide", broker=first.broker, filter="price >= 0")
     ready = prepared(files._replace(subscriptions=[*files.subscriptions, wide]))
     assert not has_flows(scenario("tree", 1), ready)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("PQ")), max_size=12))
+def test_kept_events_change_as_read_ones(drawn: list[tuple[int, str]]) -> None:
+    rows = [RunEvent(*each, sequence, 0, {"a": 1}) for sequence, each in enumerate(drawn)]
+    read = RunEvents(pa.Table.from_pylist([each._asdict() for each in rows], EVENTS_SCHEMA))
+    kept = ListedEvents(list(read))
+    assert list(kept.at_speed(7.0)) == list(read.at_speed(7.0))
+    assert list(kept.before(40)) == list(read.before(40))
+    assert kept.times_us.tolist() == read.times_us.tolist()
+    assert (kept.last_replay_us, kept.publishers) == (read.last_replay_us, read.publishers)
 
 
 @settings(max_examples=50, deadline=None)

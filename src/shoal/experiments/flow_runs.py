@@ -52,9 +52,7 @@ class ListedEvents(RunEvents):
 
     def at_speed(self, speed: float) -> RunEvents:
         """As `RunEvents.at_speed`."""
-        return ListedEvents(
-            [each._replace(replay_us=int(each.replay_us / speed)) for each in self._events]
-        )
+        return self.at_times([int(each.replay_us / speed) for each in self._events])
 
     @property
     def times_us(self) -> Any:
