@@ -38,15 +38,13 @@ from shoal.matching.filed.places import (
     places_with,
 )
 from shoal.matching.filed.remembered_tests import RememberedTest
-from shoal.matching.filed.search_costs import cost_of, longest_text, tests_in
+from shoal.matching.filed.search_costs import SHORT, cost_of, longest_text, tests_in
 from shoal.matching.given import checked
 from shoal.matching.limited_search import search_within
 from shoal.matching.predicates import Test, compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
 from shoal.model.expressions import DERIVED
 
-# So many characters are looked through in the time of one test, where patterns are made for it.
-SHORT = 1_024
 # Expressions that count as so many tests take 20 ms at worst.
 FEW_EXPRESSIONS = 8_000
 _NONE: frozenset[str] = frozenset()

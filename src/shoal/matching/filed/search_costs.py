@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from shoal.matching.filed.buckets import FilterBucket, Ladders, present
 from shoal.model import Attributes
 
+# So many characters are looked through in the time of one test, where patterns are made for it.
+SHORT = 1_024
+
 
 class BucketCost(NamedTuple):
     """A search of one bucket.
