@@ -303,10 +303,10 @@ class FiledFilters:
         attributes = self.extended(attributes)
         looks += self._shared.cost // STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
-            cost = cost_of(bucket, attributes)
-            tests += cost.tests
-            looks += cost.looks
-            found += cost.found
+            tested, looked, matching = cost_of(bucket, attributes)
+            tests += tested
+            looks += looked
+            found += matching
         if tests:
             tests *= 1 + longest_text(attributes) // SHORT
         return tests + looks, found

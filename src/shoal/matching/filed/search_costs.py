@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.matching.filed.buckets import FilterBucket, Ladders, present
 from shoal.model import Attributes
@@ -12,21 +12,10 @@ from shoal.model import Attributes
 SHORT = 1_024
 
 
-class BucketCost(NamedTuple):
-    """A search of one bucket.
-
-    tests   conjunctions to test one by one
-    looks   other work, as so many tests
-    found   ids that it finds without a test, at most
+def cost_of(bucket: FilterBucket, attributes: Attributes) -> tuple[int, int, int]:
+    """The most that a search of a bucket costs: conjunctions to test one by one, other work as so
+    many tests, and ids that it finds without a test.
     """
-
-    tests: int
-    looks: int
-    found: int
-
-
-def cost_of(bucket: FilterBucket, attributes: Attributes) -> BucketCost:
-    """The most that a search of a bucket costs."""
     looks = 0
     tests = tested = _tested_in(bucket, attributes)
     if bucket.expression_work:
@@ -45,7 +34,7 @@ def cost_of(bucket: FilterBucket, attributes: Attributes) -> BucketCost:
         tests += tested
         looks += looked
         found += matching
-    return BucketCost(tests, looks, found)
+    return tests, looks, found
 
 
 def tests_in(bucket: FilterBucket, attributes: Attributes) -> int:
