@@ -111,7 +111,9 @@ def test_every_message_is_in_a_vocabulary() -> None:
 @settings(max_examples=examples(40))
 def test_a_message_is_the_same_after_the_wire(kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(WRITTEN[kind])
-    there = decode(CODEC.encode(message))
+    frame = CODEC.encode(message)
+    assert CODEC.size_of(message) == len(frame)
+    there = decode(frame)
     assert type(there) is kind
     assert repr(there) == repr(message)  # tells -0.0 from 0, 1 from True, and finds NaN equal
 

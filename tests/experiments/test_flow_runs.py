@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from shoal.experiments.run_files import (
     BrokerRow,
     PublisherRow,
     RunEvent,
+    RunEvents,
     SubscriptionRow,
     WorkloadFiles,
 )
@@ -34,6 +36,7 @@ from shoal.experiments.topologies import scenario_links
 from shoal.language import parse
 from shoal.model import Publication
 from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.flows.flows import MOST_NEIGHBOURS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.judging.running_judge import RunningJudge
 from shoal.simulation.trace import DeliveryEvent
@@ -44,6 +47,15 @@ PARAMETERS = {
     "pop": {"pop": {"threshold": 6, "window_publications": 20, "most_busy_percent": 100}},
 }
 PROCESSING_US = 60_000
+EVENTS_SCHEMA = pa.schema(
+    {
+        "replay_us": pa.int64(),
+        "publisher": pa.string(),
+        "sequence": pa.int64(),
+        "time_us": pa.int64(),
+        "attributes": pa.struct({"a": pa.int64()}),
+    }
+)
 # Thresholds, ranges, texts, none at all; the last ones are tested one by one, or in several places.
 PLAIN = (
     "price > {low}",
@@ -197,12 +209,61 @@ def test_other_networks_have_no_flows(section: dict[str, Any]) -> None:
     assert not has_flows(parse_scenario(described | section), ready)
 
 
+def star(brokers: int) -> WorkloadFiles:
+    """A subscriber at the hub and at each other broker; the publisher is at one of these."""
+    names = [f"B{number}" for number in range(brokers)]
+    rows = [
+        SubscriptionRow(subscription=f"s{name}", client=f"c{name}", broker=name, filter="price > 3")
+        for name in names
+    ]
+    events = [RunEvent(at_us, "P", at_us, at_us, {"price": 4}) for at_us in range(5)]
+    publisher = PublisherRow(
+        publisher="P", advertisement_id="P/a", advertisement="price > 0", broker="B1"
+    )
+    return WorkloadFiles(
+        brokers=[BrokerRow(broker=name) for name in names],
+        publishers=[publisher],
+        subscriptions=rows,
+        events=ListedEvents(events),
+        links=None,
+    )
+
+
+def test_hubs_with_more_neighbours_than_bits_have_no_flows() -> None:
+    described = {
+        "name": "hub",
+        "system": "tree",
+        "workload": {"path": "unused"},
+        "topology": {"kind": "star"},
+        "underlay": {"kind": "constant", "latency_us": 500},
+    }
+    which = parse_scenario(described)
+    most = star(MOST_NEIGHBOURS + 1)
+    whole, _ = compared(most, which)
+    assert whole.checks["delivered"] == 5 * len(most.brokers)
+    more = star(MOST_NEIGHBOURS + 2)
+    assert not has_flows(which, prepared(more))
+    with pytest.raises(ValueError, match="has 63 neighbours, over 62"):
+        run_flows(which, more, prepared(more))
+
+
 def test_a_subscription_to_several_publishers_has_no_flows() -> None:
     files = workload(1, PLAIN)
     first = files.subscriptions[0]
     wide = type(first)(subscription="wide", client="wide", broker=first.broker, filter="price >= 0")
     ready = prepared(files._replace(subscriptions=[*files.subscriptions, wide]))
     assert not has_flows(scenario("tree", 1), ready)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("PQ")), max_size=12))
+def test_kept_events_change_as_read_ones(drawn: list[tuple[int, str]]) -> None:
+    rows = [RunEvent(*each, sequence, 0, {"a": 1}) for sequence, each in enumerate(drawn)]
+    read = RunEvents(pa.Table.from_pylist([each._asdict() for each in rows], EVENTS_SCHEMA))
+    kept = ListedEvents(list(read))
+    assert list(kept.at_speed(7.0)) == list(read.at_speed(7.0))
+    assert list(kept.before(40)) == list(read.before(40))
+    assert kept.times_us.tolist() == read.times_us.tolist()
+    assert (kept.last_replay_us, kept.publishers) == (read.last_replay_us, read.publishers)
 
 
 @settings(max_examples=50, deadline=None)

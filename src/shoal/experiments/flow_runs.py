@@ -6,8 +6,10 @@ workload's runs share is prepared once for a process: its rows, and all matches.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
 from shoal.matching.compiled.kernels.choice import compiles
 from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.flows.flows import MOST_NEIGHBOURS
 from shoal.simulation.flows.matches import Matches
 from shoal.simulation.flows.world import FlowWorld
 
@@ -49,9 +52,7 @@ class ListedEvents(RunEvents):
 
     def at_speed(self, speed: float) -> RunEvents:
         """As `RunEvents.at_speed`."""
-        return ListedEvents(
-            [each._replace(replay_us=int(each.replay_us / speed)) for each in self._events]
-        )
+        return self.at_times([int(each.replay_us / speed) for each in self._events])
 
     @property
     def times_us(self) -> Any:
@@ -117,7 +118,9 @@ def _is_suitable(files: WorkloadFiles) -> bool:
 
 
 def has_flows(scenario: Scenario, prepared: PreparedWorkload) -> bool:
-    """Whether a scenario can run in a world with flows: no faults, and subscribers that stay."""
+    """Whether a scenario can run in a world with flows: no faults, subscribers that stay, and
+    brokers with few neighbours.
+    """
     system = SYSTEMS[scenario.system]
     return (
         prepared.matches is not None
@@ -125,7 +128,13 @@ def has_flows(scenario: Scenario, prepared: PreparedWorkload) -> bool:
         and not system.moves_subscribers(scenario.parameters)
         and not scenario.service.shared_outputs
         and all(getattr(scenario, name) == type(getattr(scenario, name))() for name in EXCLUDED)
+        and _most_neighbours(scenario, prepared.files) <= MOST_NEIGHBOURS
     )
+
+
+def _most_neighbours(scenario: Scenario, workload: WorkloadFiles) -> int:
+    ends = chain.from_iterable(scenario_links(scenario, workload))
+    return max(Counter(ends).values(), default=0)
 
 
 def run_flows(

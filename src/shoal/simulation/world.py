@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
-from shoal.broker.effects import Costs, Dead, Leave, Requested, Started, Stay
+from shoal.broker.effects import Costs, Dead, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
@@ -27,6 +27,7 @@ from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.leaves import Leaves
 from shoal.simulation.limited_link import Bandwidths
 from shoal.simulation.link_factory import LinkFactory
 from shoal.simulation.links.overlay_link import SimulatedLink
@@ -109,7 +110,6 @@ class World:
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
         self._joined: set[BrokerId] = set()
-        self._staying: set[BrokerId] = set()
         self._meters: list[Meter] = []
         self._message_costs = message_costs
         self._window_us = window_us
@@ -142,6 +142,9 @@ class World:
             self._deliver_request,
             self._latency_us,
             takes_clients,
+        )
+        self._leaves = Leaves(
+            self.queue, self.brokers, self._wiring.neighbours, self._refuge, self.trace
         )
         given = list(links)
         for ends in given:
@@ -201,10 +204,8 @@ class World:
         return self._own_costs.get(broker, self._costs)
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
-        return self._underlay.latency_us(self._place(source), self._place(target))
-
-    def _place(self, broker: BrokerId) -> Place:
-        return self._places.get(broker, broker)
+        place = self._places.get
+        return self._underlay.latency_us(place(source, source), place(target, target))
 
     # --- requests of brokers ------------------------------------------------------------------
 
@@ -265,23 +266,11 @@ class World:
 
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
-        self.queue.push(at_us, self._begin_to_leave, broker)
+        self.queue.push(at_us, self._leaves.begin, broker)
 
     def drain_broker(self, at_us: int, broker: BrokerId) -> None:
         """As `remove_broker`, but its clients lose nothing: it leaves when all have moved."""
-        self.queue.push(at_us, self._refuge.drain, (broker, self._begin_to_leave))
-
-    def _begin_to_leave(self, now_us: int, broker: BrokerId) -> None:
-        self._staying.discard(broker)
-        self._ask_to_leave(now_us, broker)
-
-    def _ask_to_leave(self, now_us: int, broker: BrokerId) -> None:
-        node = self.brokers.get(broker)
-        if node is not None and broker not in self._staying:
-            self._refuge.empty(now_us, broker)
-            if all(each in node.links for each in self._wiring.neighbours(broker)):
-                node.bring(now_us, Leave())
-            self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
+        self.queue.push(at_us, self._refuge.drain, (broker, self._leaves.begin))
 
     def declare_dead(self, at_us: int, dead: BrokerId, broker: BrokerId) -> None:
         """An operator declares a broker dead at this neighbour, or, if links have changed since, at
@@ -299,16 +288,7 @@ class World:
 
     def keep_broker(self, at_us: int, broker: BrokerId) -> None:
         """Cancel a leave; clients may come again. A refusal is in the trace."""
-        self.queue.push(at_us, self._ask_to_stay, broker)
-
-    def _ask_to_stay(self, now_us: int, broker: BrokerId) -> None:
-        node = self.brokers.get(broker)
-        if node is not None:
-            before = len(self.trace.refused)
-            node.bring(now_us, Stay())
-            if len(self.trace.refused) == before:
-                self._staying.add(broker)
-                self._refuge.end(broker)
+        self.queue.push(at_us, self._leaves.cancel, broker)
 
     def left(self, broker: BrokerId) -> None:
         self.queue.push(self.queue.now_us, self._left, broker)

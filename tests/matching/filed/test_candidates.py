@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.language import parse
-from shoal.matching.filed import bitmaps, buckets
+from shoal.matching.filed import bitmaps, buckets, search_costs
 from shoal.matching.filed import filters as filed_filters
 from shoal.matching.filed.bitmaps import TESTS_PER_LOOK, TESTS_PER_RANGE
 from shoal.matching.filed.filters import FiledFilters
@@ -106,7 +106,7 @@ def test_a_publications_bound_follows_from_its_attributes(
     for n in range(100):
         index.add(n, parse(text.format(n=n)))
     assert index.weigh({"symbol": "S7", "price": price, "name": "x"}) == (tests, found)
-    long = {"symbol": "S7", "price": price, "name": "x" * filed_filters.SHORT}
+    long = {"symbol": "S7", "price": price, "name": "x" * search_costs.SHORT}
     assert index.weigh(long) == (2 * tests, found)
 
 

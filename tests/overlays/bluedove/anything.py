@@ -52,6 +52,8 @@ DIMENSIONS = st.integers(-1, 3)
 PLACES = st.sampled_from([-math.inf, -5.0, 0.0, 250.0, 500.0, 900.0, math.inf])
 SEGMENTS = st.builds(Segment, PLACES, PLACES)
 VERSIONS = st.integers(0, 5)
+# Of entries, also such as do not fit into the bytes of heartbeats.
+ENTRY_VERSIONS = VERSIONS | st.sampled_from([-1, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
 RATES = st.floats(1e-3, 1e6)
 LOADS = st.builds(
     Load,
@@ -74,7 +76,7 @@ def cluster_messages(
         Member,
         broker=brokers,
         generation=VERSIONS,
-        version=VERSIONS,
+        version=ENTRY_VERSIONS,
         changed=VERSIONS,
         status=st.sampled_from(list(Status)),
         segments=st.lists(SEGMENTS, min_size=1, max_size=2).map(tuple),
@@ -83,7 +85,8 @@ def cluster_messages(
     versions = st.dictionaries(names, VERSIONS, max_size=3)
     found = st.builds(FoundMatches, routed, versions, brokers)
     results = st.builds(MatchResult, ids, st.dictionaries(brokers, versions, max_size=3))
-    ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS, VERSIONS)
+    ages = st.builds(Age, VERSIONS, VERSIONS, ENTRY_VERSIONS, VERSIONS)
+    heartbeats = st.integers(0, 2**64 - 1), st.binary(max_size=12)
 
     def by(keys: Strategy, values: Strategy) -> Strategy:
         return st.dictionaries(keys, values, max_size=3)
@@ -106,8 +109,10 @@ def cluster_messages(
         Receipt: st.builds(Receipt, some(ids)),
         NotServed: st.builds(NotServed, some(ids), members),
         LoadReport: st.builds(LoadReport, RATES, some(LOADS)),
-        Digest: st.builds(Digest, by(brokers, ages)),
-        GossipNews: st.builds(GossipNews, some(members), some(brokers), by(brokers, ages)),
+        Digest: st.builds(Digest, by(brokers, ages), *heartbeats),
+        GossipNews: st.builds(
+            GossipNews, some(members), some(brokers), by(brokers, ages), *heartbeats
+        ),
         Pull: st.builds(Pull),
         MemberHello: st.builds(MemberHello),
         JoinAnswer: st.builds(JoinAnswer, st.booleans(), some(members)),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.broker.effects import Received
 from shoal.overlays.bluedove.cluster.gossip import (
     choose_partners,
     compare,
@@ -18,6 +19,8 @@ from shoal.overlays.bluedove.cluster.gossip import (
     silent,
 )
 from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, MemberTable, Status
+from shoal.overlays.bluedove.messages import Digest
+from tests.overlays.bluedove.settled import made
 
 
 def tables(count: int) -> dict[str, MemberTable]:
@@ -149,6 +152,20 @@ def test_versions_that_do_not_fit_are_not_sent_as_bytes() -> None:
         table.merge([row], 1)
         assert table.heartbeats.to_bytes() == b""
         assert digest(table)["M1"].version == version
+
+
+def test_versions_that_do_not_fit_are_answered_by_ages() -> None:
+    cluster = made()
+    first, second = (cluster.strategies[name].node.table for name in ("M1", "M2"))
+    entry = Member(broker="M9", generation=1, version=5, segments=(NOTHING, NOTHING))
+    for table in (first, second):
+        table.merge([entry], cluster.now_us)
+    first.renew({"M9": entry.age._replace(version=2**32)}, cluster.now_us)
+    message = Digest(basis=second.heartbeats.basis, versions=second.heartbeats.to_bytes())
+    assert first.heartbeats.fits(message.basis, message.versions)
+    cluster.handle("M1", Received("M2", message))
+    cluster.settle()
+    assert second.members["M9"].version == 2**32
 
 
 def test_partners_are_alive_and_sometimes_lost() -> None:

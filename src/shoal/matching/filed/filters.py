@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from shoal.matching.derived import SharedDerived
 from shoal.matching.filed.bitmaps import BLOCK
-from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
+from shoal.matching.filed.buckets import FEW, FilterBucket, present
 from shoal.matching.filed.largest import Largest
 from shoal.matching.filed.places import (
     STEPS_A_TEST,
@@ -38,14 +38,13 @@ from shoal.matching.filed.places import (
     places_with,
 )
 from shoal.matching.filed.remembered_tests import RememberedTest
+from shoal.matching.filed.search_costs import SHORT, cost_of, longest_text, tests_in
 from shoal.matching.given import checked
 from shoal.matching.limited_search import search_within
 from shoal.matching.predicates import Test, compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
 from shoal.model.expressions import DERIVED
 
-# So many characters are looked through in the time of one test, where patterns are made for it.
-SHORT = 1_024
 # Expressions that count as so many tests take 20 ms at worst.
 FEW_EXPRESSIONS = 8_000
 _NONE: frozenset[str] = frozenset()
@@ -304,24 +303,10 @@ class FiledFilters:
         attributes = self.extended(attributes)
         looks += self._shared.cost // STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
-            tested = _tested_in(bucket, attributes)
+            tested, looked, matching = cost_of(bucket, attributes)
             tests += tested
-            if bucket.expression_work:
-                # Of those on ladders some are tested: as costly as the others.
-                looks += bucket.expression_work * tested // bucket.tests
-            found += len(bucket.always)
-            found += _passed(bucket.rising, True, attributes)
-            found += _passed(bucket.falling, False, attributes)
-            for _, ranged in present(bucket.ranged, attributes):
-                for bitmaps in ranged:
-                    looked, matching = bitmaps.weigh(attributes.get)
-                    looks += looked
-                    found += matching
-            if bucket.expressions is not None:
-                tested, looked, matching = bucket.expressions.weigh(attributes)
-                tests += tested
-                looks += looked
-                found += matching
+            looks += looked
+            found += matching
         if tests:
             tests *= 1 + longest_text(attributes) // SHORT
         return tests + looks, found
@@ -340,7 +325,7 @@ class FiledFilters:
 
     def _tests_for(self, attributes: Attributes) -> int:
         """Return the cost of a search, in tests of conjunctions one by one; none is made."""
-        return sum(_tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
+        return sum(tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
 
     def _expressions_for(self, attributes: Attributes) -> int:
         """Return how many expressions there are to work out where the plain tests beside them
@@ -366,6 +351,11 @@ class FiledFilters:
                 return None
             found += bucket.answer_order(attributes)
         return found
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a change of one filter leaves the order of all other ids in answers."""
+        return len(self._named) <= FEW
 
     def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
         """The buckets in which a search looks."""
@@ -481,41 +471,6 @@ class FiledFilters:
         del beside[signature]
         if not beside:
             del self._by_first[first]
-
-
-def longest_text(attributes: Attributes) -> int:
-    """Return how many characters the longest text has."""
-    return max((len(each) for each in attributes.values() if type(each) is str), default=0)
-
-
-def _tests_in(bucket: FilterBucket, attributes: Attributes) -> int:
-    """Return the cost of a search of a bucket, in tests."""
-    tests = _tested_in(bucket, attributes)
-    for _, ranged in present(bucket.ranged, attributes):
-        tests += sum(bitmaps.tests for bitmaps in ranged)
-    if bucket.expressions is not None:
-        tests += bucket.expressions.tests
-    return tests
-
-
-def _tested_in(bucket: FilterBucket, attributes: Attributes) -> int:
-    """Return how many of its conjunctions are tested one by one, but for those of ranges."""
-    tests = len(bucket.others)
-    for rising, ladders in bucket.tested.items():
-        tests += _passed(ladders, rising, attributes)
-    return tests
-
-
-def _passed(by_attribute: dict[str, Ladders], rising: bool, attributes: Attributes) -> int:
-    """Return how many thresholds of these ladders a publication passes."""
-    count = 0
-    for name, by_type in present(by_attribute, attributes) if by_attribute else ():
-        value: Any = attributes.get(name)
-        ladder = by_type.get(type(value))
-        if ladder is not None:
-            cut = bisect_right(ladder[0], value)
-            count += cut if rising else len(ladder[1]) - cut
-    return count
 
 
 def _names(normal_form: Sequence[Conjunction]) -> list[str]:

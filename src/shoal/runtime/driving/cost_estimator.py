@@ -20,7 +20,7 @@ from shoal.broker.effects import Input, Received, Requested
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish, Together
 from shoal.broker.together import enough
-from shoal.matching.filed.filters import longest_text
+from shoal.matching.filed.search_costs import longest_text
 from shoal.model import Attributes, Publication
 from shoal.runtime.driving.timing.clock import Clock
 

@@ -18,6 +18,8 @@ The loop gives an event back to the machine of its broker where more than the ta
 | a window of the load counters ends | the machine handles it |
 | a table has changed since the publisher's last publication | its rows are read again |
 | the order of rows in an answer is not known (`answer_order`) | the machine handles it |
+| a change may alter the order of other rows (`keeps_order`) | the machine handles all later ones |
 
-A world with flows has no faults, and each of its clients one subscription, which stays.
+A world with flows has no faults, each of its clients one subscription, which stays, and each of its
+brokers at most `MOST_NEIGHBOURS` neighbours.
 """

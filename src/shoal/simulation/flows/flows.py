@@ -31,6 +31,8 @@ from shoal.simulation.flows.loop import (
 )
 from shoal.simulation.flows.matches import Matches
 
+# The loop has a route's neighbours as bits of a number.
+MOST_NEIGHBOURS = 62
 # New events, and notes, until the loop or the tracers take them.
 _PENDING, _NOTES = 1_024, 65_536
 _COLUMNS = 3
@@ -50,6 +52,8 @@ class Flows:
     matches      of all publications that come
     keys         publisher and sequence of each publication, by its number
     latency_us   of each subscription: from its broker to its client
+
+    ValueError for more neighbours, brokers or publications than the loop has bits for.
     """
 
     def __init__(
@@ -62,6 +66,10 @@ class Flows:
         latency_us: Mapping[SubscriptionId, int],
     ) -> None:
         count, groups = len(brokers), len(matches.groups)
+        if most_neighbours > MOST_NEIGHBOURS:
+            raise ValueError(f"a broker has {most_neighbours} neighbours, over {MOST_NEIGHBOURS}")
+        if count > 1 << HOPS_BITS or len(keys) > 1 << ROW_BITS:
+            raise ValueError(f"{count} brokers or {len(keys)} publications are too many")
         width = matches.member.shape[1]
         self.matches = matches
         self.brokers = {name: number for number, name in enumerate(brokers)}

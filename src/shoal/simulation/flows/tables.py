@@ -64,8 +64,8 @@ class FlowOutcomes(Outcomes[Outcome]):
             self._sizes[group] += more
             self._flows.counts[self._base + group] = STALE
             self._read.pop(group, None)
-        elif row.id not in self._flows.subscriptions:
-            # Its matches are not known.
+        if not self._index.keeps_order or row.id not in self._flows.subscriptions:
+            # The order of other rows may change with it, or its matches are not known.
             self._flows.broker_figures[self._broker * BROKER_FIGURES + IS_SHUT] = 1
 
     def of(self, attributes: Attributes) -> Outcome:

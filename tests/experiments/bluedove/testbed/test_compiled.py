@@ -117,6 +117,17 @@ def test_a_matcher_dies_with_messages() -> None:
     assert any(isinstance(row, DeathRecord) for row in seen.figures)
 
 
+def test_a_dead_matcher_keeps_its_figures() -> None:
+    """Its segments have no other owner yet."""
+
+    def kill(cluster: LoadedCluster) -> None:
+        cluster.world.crash(cluster.now_us + 500_000, "M002")
+
+    seen, expected = changed(kill, 8.0, 0.4, cores=1)
+    assert seen == expected
+    assert not any(isinstance(row, DeathRecord) for row in seen.figures)
+
+
 def test_matchers_are_added_under_load() -> None:
     def nothing(cluster: LoadedCluster) -> None:
         """The load alone makes the cluster grow."""

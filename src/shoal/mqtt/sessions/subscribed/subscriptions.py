@@ -16,7 +16,7 @@ from shoal.attributes import TOPIC_ATTRIBUTE
 from shoal.conflation import KeyName, KeyState
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicIndex, read_topic_filter
-from shoal.matching.filed.filters import longest_text
+from shoal.matching.filed.search_costs import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes

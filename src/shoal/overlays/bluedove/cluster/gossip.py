@@ -2,10 +2,11 @@
 
 A node sends a digest: the basis of its table and the version of each entry. A partner of the same
 basis takes over greater versions, and answers with its own if any of these is greater. A partner of
-another basis answers with the age of each of its entries, as a digest of its own; the node answers
-that with newer entries and the names of those that it wants, and the partner sends these. For an
-entry without changes the age alone is sent as a heartbeat. Partners are drawn at random: as many as
-the logarithm of the number of matchers, so that a change reaches all in about as many rounds.
+another basis, or with a version beyond four bytes, answers with the age of each of its entries, as
+a digest of its own; the node answers that with newer entries and the names of those that it wants,
+and the partner sends these. For an entry without changes the age alone is sent as a heartbeat.
+Partners are drawn at random: as many as the logarithm of the number of matchers, so that a change
+reaches all in about as many rounds.
 
 >>> table = MemberTable(0)
 >>> old = Member(broker="M1", generation=5, version=1, segments=())

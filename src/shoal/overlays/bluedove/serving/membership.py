@@ -211,10 +211,12 @@ class ClusterMembership:
     def _heartbeats(
         self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]
     ) -> None:
-        """Exchange versions with a table of the same basis; send another one the ages here."""
+        """Exchange versions with a table of the same basis; send another one the ages here, as
+        where a version does not fit.
+        """
         table = self._node.table
         heartbeats = table.heartbeats
-        if not heartbeats.fits(message.basis, message.versions):
+        if not (heartbeats.fits(message.basis, message.versions) and heartbeats.to_bytes()):
             self._node.send(partner, Digest(digest(table)), now_us, out)
             return
         is_ahead = heartbeats.is_ahead_of(message.versions)

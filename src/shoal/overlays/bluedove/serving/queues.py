@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
-from shoal.matching.filed.filters import SHORT, longest_text
+from shoal.matching.filed.search_costs import SHORT, longest_text
 from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load

@@ -53,9 +53,11 @@ def write_figures(cluster: SimulatedCluster, compiled: CompiledCluster) -> None:
 
 
 def write_tallies(cluster: SimulatedCluster, compiled: CompiledCluster, number: int) -> None:
-    """Have one matcher's figures up to date."""
-    arrays = compiled.state.matchers
-    matcher = matcher_of(cluster.strategies[compiled.layout.matchers[number]])
+    """Have one matcher's figures up to date; the arrays have none of one that has crashed."""
+    name, arrays = compiled.layout.matchers[number], compiled.state.matchers
+    if not runs(cluster, name):
+        return
+    matcher = matcher_of(cluster.strategies[name])
     matcher.work_us, matcher._searched = int(arrays.total_us[number]), int(arrays.searched[number])
     for dimension, queue in enumerate(matcher.queues):
         tally, place = queue.tally, (number, dimension)
