@@ -56,7 +56,7 @@ from shoal.simulation.flows.places import (
 # Outcomes of a call of the loop: the limit is reached; an event for a machine; a table to be read;
 # more space is needed.
 LIMIT, GIVEN_BACK, TABLE, SPACE = 0, 1, 2, 3
-# What tracers do with traced publications: nothing, a note, or more.
+# A tracer's work for a traced publication: nothing, a note, or more.
 NO_NOTES, NOTED, HANDLED = 0, 1, 2
 NEVER_US = 2**62
 # An event's link, publication and hops in one integer.

@@ -50,7 +50,9 @@ class DeliveryTree:
 
     @property
     def rows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where each broker's neighbours begin (brokers + 1), and all of them (2 (brokers - 1))."""
+        """Return the place of each broker's first neighbour (brokers + 1), and all brokers'
+        neighbours (2 (brokers - 1)).
+        """
         if self._rows is None:
             begin = list(accumulate(map(len, self.neighbours), initial=0))
             flat = list(chain.from_iterable(self.neighbours))

@@ -56,7 +56,7 @@ class Spread(NamedTuple):
 
 
 class Walk(Protocol):
-    """What the brokers know of each other, and broadcasts that refresh it."""
+    """The brokers' knowledge of each other, and broadcasts that refresh it."""
 
     def spread(
         self, interval: SharingInterval, tree: DeliveryTree, costs: ModelLinkCosts, hops: int
