@@ -355,7 +355,9 @@ class BrokerClients:
             if guest.promises:
                 self.federation.spread(connection, now_us)
             self.federation.moving.entered(session)
-            self.federation.session_transfer.entered(session, now_us, is_connected=True)
+            self.federation.session_transfer.entered(
+                session, connection.connect_us, now_us, is_connected=True
+            )
         if self.journal is not None:
             self.journal.entered(session)
         session.session_writer = guest.session_writer

@@ -31,6 +31,7 @@ class ConnectionStatus:
         "_is_lost",
         "_serving",
         "_waits_for_end",
+        "connect_us",
         "credentials",
         "is_held",
         "is_moving",
@@ -52,6 +53,8 @@ class ConnectionStatus:
         # The client's credentials; without the password after admission.
         self.credentials = known
         self.last_received_us = now_us
+        # The time of its CONNECT; before, of its begin.
+        self.connect_us = now_us
         self._broker_api = broker_api
         self._decoder = Decoder(None, broker_api.limits.maximum_packet_size)
         # From the CONNECT to admission; and after admission.

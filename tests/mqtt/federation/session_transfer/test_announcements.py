@@ -84,7 +84,10 @@ def test_invented_brokers_fill_no_memory() -> None:
     for number in range(MOST_MET + 100):
         telling.met(f"C{number}")
     telling.entered(
-        Entered("c", "B1", 1, is_kept=False, must_send_session=None, began_us=1), 1, is_known=False
+        Entered("c", "B1", 1, is_kept=False, must_send_session=None, began_us=1),
+        1,
+        is_known=False,
+        is_new=True,
     )
     assert len(telling) == MOST_MET
     [(one, _), (other, _)] = told
@@ -106,7 +109,7 @@ def test_all_are_told_while_no_broker_is_known() -> None:
         control = Entered(
             f"c{next(numbers)}", "B1", 1, is_kept=False, must_send_session=None, began_us=1
         )
-        telling.entered(control, 1_000_000_000, is_known=False)
+        telling.entered(control, 1_000_000_000, is_known=False, is_new=True)
         telling.flush(1_000_000_000)
         return set(told)
 

@@ -399,3 +399,29 @@ def test_many_waiting_clients_are_admitted_in_slices(network: Network) -> None:
     network.is_slow = False
     network.after(1)
     assert all(client.take()[0].reason_code is ReasonCode.SUCCESS for client in clients)
+
+
+@pytest.mark.parametrize("is_heard", [False, True], ids=["a new session", "a requested one"])
+def test_a_client_that_came_back_later_keeps_its_session(network: Network, is_heard: bool) -> None:
+    """B3 does not notice that the client hung up, and admits it after the client's return to B1.
+
+    B1 keeps the session: the client's CONNECT at B1 is the later one.
+    """
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    network["B1"].after(1)
+    start(network, "B3")
+    answers(network, "B3")
+    network.after(1)
+    client = network["B1"].connect("c", **KEPT)
+    assert client.connack.session_present
+    network.after(1)
+    if not is_heard:
+        network["B3"].after(START_S)
+    network.is_slow = False
+    network.settle()
+    network.after(START_S)
+    assert not client.closed
+    assert "c" in network["B1"].clients.sessions
+    assert "c" not in network["B3"].clients.sessions
+    network["B2"].connect("p").publish("a", b"1", qos=1)
+    assert [packet.payload for packet in client.take()] == [b"1"]

@@ -56,7 +56,6 @@ class _Unknown(NamedTuple):
     connection: ClientConnection
     connect: Connect
     admission: ClientAdmission
-    since_us: int
     until_us: int
 
 
@@ -126,7 +125,7 @@ class StartupSync:
         if is_known or not self.unheard(now_us):
             return False
         until_us = min(self._until_us, latest_word_us(self._sessions.limits, now_us))
-        self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
+        self._waiting[client_id] = _Unknown(connection, connect, admission, until_us)
         if not self._unsought:
             self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
         self._unsought[client_id] = None
@@ -162,7 +161,9 @@ class StartupSync:
     def turn_away(self, client_id: str, now_us: int, entered_us: int | None = None) -> None:
         """Stop waiting: the client has connected again, perhaps elsewhere at `entered_us`."""
         waiting = self._waiting.get(client_id)
-        if waiting is not None and (entered_us is None or entered_us > waiting.since_us):
+        if waiting is None:
+            return
+        if entered_us is None or entered_us > waiting.connection.connect_us:
             del self._waiting[client_id]
             self._ready.pop(client_id, None)
             close_for_another(waiting.connection, now_us)
