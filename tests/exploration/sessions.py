@@ -30,7 +30,7 @@ NAMES = ("B1", "B2")
 OWNER, STARTING = range(2)
 START_US = 1_000 * SECOND
 # Longer than any wait for a list, a session or an answer.
-REST_S = 20
+REST_S = 12
 # The time that a client takes to connect.
 CONNECT_S = 0.001
 
@@ -118,7 +118,7 @@ class SessionState(NamedTuple):
     lives     of each broker
     queues    to each broker, the messages under way, as numbers of inputs
     now_us    time, in microseconds since the start
-    connects  how often the client may still connect
+    connects  the brokers to which the client has still to connect; None is either
     passes    the times that are still to pass, in seconds
     numbers   the number of connections so far
     current   the client's broker and connection; None while it has none
@@ -130,7 +130,7 @@ class SessionState(NamedTuple):
     lives: tuple[int, int]
     queues: tuple[tuple[int, ...], tuple[int, ...]]
     now_us: int
-    connects: int
+    connects: tuple[int | None, ...]
     passes: tuple[float, ...]
     numbers: int = 1
     current: tuple[int, int] | None = (OWNER, 0)
@@ -143,7 +143,12 @@ class SessionMoves:
     """Some connects of the client, and some pauses; B2's clock is ahead by so much."""
 
     def __init__(
-        self, connects: int, passes: tuple[float, ...], *, ahead_us: int = 0, hears: bool = False
+        self,
+        connects: tuple[int | None, ...],
+        passes: tuple[float, ...],
+        *,
+        ahead_us: int = 0,
+        hears: bool = False,
     ) -> None:
         """With `hears` a broker notices at once that the client has hung up."""
         self._hears = hears
@@ -198,7 +203,7 @@ class SessionMoves:
         for who in range(2):
             if state.queues[who]:
                 yield ("arrives", state.queues[who][0]), self._arrive(state, who)
-            if state.connects:
+            if state.connects and state.connects[0] in (who, None):
                 yield f"c connects to {NAMES[who]}", self._connect(state, who)
         for who, number in state.left:
             yield f"{NAMES[who]} notices that c has left", self._lose(state, who, number)
@@ -217,7 +222,7 @@ class SessionMoves:
         left, former = state.left, state.current
         number = state.numbers
         state = state._replace(
-            connects=max(0, state.connects - 1),
+            connects=state.connects[1:],
             numbers=number + 1,
             current=(who, number),
             left=left if former is None else (*left, former),
@@ -244,7 +249,7 @@ class SessionMoves:
                 for who in range(2):
                     if state.queues[who]:
                         state = self._arrive(state, who)
-            state, step_s = self._pass(state, step_s), 1.5 * step_s
+            state, step_s = self._pass(state, step_s), 2 * step_s
         return state
 
     # --- judging ------------------------------------------------------------------------------
