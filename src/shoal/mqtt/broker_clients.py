@@ -393,6 +393,8 @@ class BrokerClients:
         self.patience.left(connection, now_us)
         self.rates.resume(connection)
         self._timers.cancel((EXPIRY_TIMER, connection))
+        if session is None and self.federation is not None:
+            self.federation.session_transfer.starting.forget(connection)
         if session is not None:
             self.statistics.connected -= 1
             if self.front_end is not None:

@@ -355,7 +355,12 @@ def test_a_waiting_client_that_connected_elsewhere_is_not_admitted(network: Netw
 
 def test_a_waiting_client_that_disconnects_is_not_admitted(network: Network) -> None:
     start(network, "B3")
-    answers(network, "B3").lose()
+    client = answers(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.starting._waiting.keys() == {"c"}
+    client.lose()
+    assert not federation.session_transfer.starting._waiting
     network.is_slow = False
     network.after(START_S)
     assert "c" not in network["B3"].clients.sessions

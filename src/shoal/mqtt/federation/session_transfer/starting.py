@@ -19,6 +19,7 @@ may be down, and all are asked about the waiting clients.
 | the last list has come; START_US over | admits the waiting clients |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
+| it hangs up | forgets it |
 """
 
 from __future__ import annotations
@@ -168,6 +169,14 @@ class StartupSync:
             self._ready.pop(client_id, None)
             close_for_another(waiting.connection, now_us)
 
+    def forget(self, connection: ClientConnection) -> None:
+        """Handle the end of a connection without a session, which may have waited."""
+        client_id = connection.credentials.client_id
+        waiting = self._waiting.get(client_id)
+        if waiting is not None and waiting.connection is connection:
+            del self._waiting[client_id]
+            self._ready.pop(client_id, None)
+
     def on_control(self, control: Several, now_us: int) -> None:
         """Handle a part of a broker's session list."""
         broker = control.broker
@@ -208,8 +217,7 @@ class StartupSync:
         for client_id in tuple(islice(ready, MOST_AT_ONCE)):
             self._ready.pop(client_id, None)
             waiting = self._waiting.pop(client_id)
-            if not waiting.connection.is_closed:
-                self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
+            self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
         for client_id, waiting in tuple(islice(self._waiting.items(), MOST_AT_ONCE)):
             if is_over or waiting.until_us > now_us:
                 break
