@@ -21,7 +21,6 @@ from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import Filter
 from shoal.overlays.tree.routing_table import AdvertisementEntry, SubscriptionEntry
 
-
 # The number of machines that are kept; each may have some 100 kB.
 MOST_RECENT = 100
 

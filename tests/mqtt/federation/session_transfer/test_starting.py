@@ -17,7 +17,12 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Entered, OwnersKnown, Several, encode_control
 from shoal.mqtt.federation.session_transfer.directory import announcing
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
-from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
+from shoal.mqtt.federation.session_transfer.starting import (
+    MOST_AT_ONCE,
+    SOUGHT_US,
+    START_US,
+    StartupSync,
+)
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
 from tests.mqtt.network_broker_api import Network
@@ -147,6 +152,20 @@ def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> N
     for number in range(6):
         answers(network, "B3", f"new{number}")
         network.after(0.5)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.homes.get("c") == "B1"
+
+
+def test_a_client_does_not_delay_the_question_about_silent_brokers(network: Network) -> None:
+    """The broker that is asked may be down a moment later."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(SOUGHT_US / SECOND - 0.2)
+    answers(network, "B3", "new")
+    network.after(0.3)
     federation = network["B3"].clients.federation
     assert federation is not None
     assert federation.session_transfer.homes.get("c") == "B1"

@@ -93,6 +93,8 @@ class StartupSync:
         # Silent brokers whose sessions another broker has sent; and the number of such questions.
         self._owners_known: set[BrokerId] = set()
         self._asked = 0
+        # Whether the next questions are due at a time that is set.
+        self._is_seeking = False
         self._begin(now_us)
 
     def joined(self, now_us: int) -> None:
@@ -101,7 +103,13 @@ class StartupSync:
 
     def _begin(self, now_us: int) -> None:
         self._until_us = now_us + START_US
-        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+        self._seek_later(now_us)
+
+    def _seek_later(self, now_us: int) -> None:
+        """Have questions sent SOUGHT_US from now, or earlier if some are due by then."""
+        if not self._is_seeking:
+            self._is_seeking = True
+            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
 
     def unheard(self, now_us: int) -> list[BrokerId]:
         """The brokers with missing lists, while that matters."""
@@ -127,14 +135,14 @@ class StartupSync:
             return False
         until_us = min(self._until_us, latest_word_us(self._sessions.limits, now_us))
         self._waiting[client_id] = _Unknown(connection, connect, admission, until_us)
-        if not self._unsought:
-            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+        self._seek_later(now_us)
         self._unsought[client_id] = None
         self._set_startup_timer(now_us)
         return True
 
     def seek(self, now_us: int) -> None:
         """Ask for the sessions of silent brokers, and those of the waiting clients."""
+        self._is_seeking = False
         unsought = [client_id for client_id in self._unsought if client_id in self._waiting]
         self._unsought.clear()
         for start in range(0, len(unsought), MOST_AT_ONCE):
@@ -147,7 +155,7 @@ class StartupSync:
             self._asked += 1
             self._send(asked, OwnersSought(tuple(owners), self._broker_id), now_us)
         if owners:
-            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+            self._seek_later(now_us)
 
     def owners_known(self, owners: Iterable[BrokerId]) -> None:
         """Another broker has sent all sessions that these silent ones own."""
