@@ -171,6 +171,53 @@ def test_a_client_does_not_delay_the_question_about_silent_brokers(network: Netw
     assert federation.session_transfer.homes.get("c") == "B1"
 
 
+def test_a_connected_broker_is_waited_for_however_long_it_is_silent(network: Network) -> None:
+    """The system may carry no messages for a while, as another broker is down."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    connected = {"B2"}
+    federation.session_transfer.starting.is_connected = connected.__contains__
+    network["B3"].after(1)
+    early = answers(network, "B3")
+    network["B3"].after(START_S + 1)
+    assert early.take()[0].reason_code is ReasonCode.SERVER_UNAVAILABLE
+    late = answers(network, "B3")
+    assert late.take() == []
+    network.is_slow = False
+    network.settle()
+    network.after(1)
+    assert late.take()[0].session_present
+
+
+def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -> None:
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.is_connected = {"B2"}.__contains__
+    network["B3"].after(20)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    network["B3"].after(11)
+    assert federation.session_transfer.starting.unheard(network["B3"].now_us) == []
+
+
+def test_a_broker_that_is_not_connected_any_more_is_not_waited_for(network: Network) -> None:
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    connected = {"B2"}
+    federation.session_transfer.starting.is_connected = connected.__contains__
+    network["B3"].after(START_S + 1)
+    assert answers(network, "B3", "early").take() == []
+    connected.clear()
+    assert answers(network, "B3").take()[0].reason_code is ReasonCode.SUCCESS
+    connected.add("B2")
+    assert answers(network, "B3", "later").take()[0].reason_code is ReasonCode.SUCCESS
+
+
 @pytest.mark.parametrize("is_over", [True, False], ids=["let in", "refused"])
 def test_waiting_clients_are_admitted_in_slices(network: Network, is_over: bool) -> None:
     """The timer must not be due again in the same slice, or all would be admitted at once."""
