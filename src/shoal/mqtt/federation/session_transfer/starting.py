@@ -5,9 +5,9 @@ a new session would end that session. So a client that this broker does not know
 say clean start, waits until every other broker has sent its session list (`Several`, in numbered
 parts, as in some systems later messages may arrive sooner), or until START_US after the start, or
 after the end of the join of a new broker, which hears nothing before. Then a silent broker counts
-as having no sessions, unless it is connected: a system may carry no messages for a while, as a third
-broker is down. Before that, another broker is asked for all sessions of a silent broker, which may
-be down, and all are asked about the waiting clients.
+as having no sessions, unless it is connected: a system may carry no messages for a while, as a
+third broker is down. Before that, another broker is asked for all sessions of a silent broker,
+which may be down, and all are asked about the waiting clients.
 
 | hears or sees | does |
 | --- | --- |
@@ -17,7 +17,8 @@ be down, and all are asked about the waiting clients.
 | SOUGHT_US over, it waits | Sought, to all |
 | OwnersKnown | records the owners whose own list is missing |
 | a broker leaves | counts its list as complete, until it is back |
-| the last list has come; START_US over, no silent broker is connected | admits the waiting clients |
+| the last list has come | admits the waiting clients |
+| START_US over, no list of a connected broker is missing | the same |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
 | it hangs up | forgets it |
@@ -65,8 +66,8 @@ class StartupSync:
     """The waiting clients of one broker. `send` sends a control to a broker, or to all.
 
     `come` admits a client that has waited, or has it wait for its session. `others` returns the
-    other brokers of the network that have clients; without it there are none. `is_connected` returns
-    whether there is a connection to a broker.
+    other brokers of the network that have clients; without it there are none. `is_connected`
+    returns whether there is a connection to a broker.
     """
 
     def __init__(
