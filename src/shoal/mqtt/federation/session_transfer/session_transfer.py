@@ -12,6 +12,7 @@ whichever broker is killed meanwhile. The package's docstring has the protocol s
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -81,7 +82,7 @@ class SessionTransfer:
     """The incoming and outgoing sessions of one broker.
 
     `spreading` answers when every broker knows the front end's requests; `problems` collects
-    descriptions of lost state.
+    descriptions of lost state. `left` are the brokers that have left the network.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SessionTransfer:
         front_end: FrontEnd,
         timers: MqttTimers,
         spreading: FederationGranting,
+        left: Collection[BrokerId],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -102,8 +104,7 @@ class SessionTransfer:
         self._journal: SessionJournal | None = None
         # The time and the broker of each client's last connection in the network.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
-        # Brokers that have left the network; their last requests may still be under way.
-        self._left: set[BrokerId] = set()
+        self._left = left
         self.homes = SessionDirectory()
         # The brokers of clients for which this broker is a registrar.
         self.registry = Registry()
@@ -304,17 +305,10 @@ class SessionTransfer:
 
     def broker_left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
-        self._left.add(broker)
         self.registry.forget(broker)
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
         self.giving.left(broker, now_us)
-
-    def broker_came(self, broker: BrokerId) -> None:
-        """Handle a broker that has joined, or stays after all."""
-        if broker in self._left:
-            self._left.discard(broker)
-            self.starting.came(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
