@@ -64,12 +64,8 @@ class ReconnectingClient:
     def leave(self) -> None:
         if self.is_here:
             assert self.client is not None
-            self.hang_up(self.client)
+            self.client.lose()
         self.client, self.is_in = None, False
-
-    def hang_up(self, client: Client) -> None:
-        """End a connection, which its broker notices at once."""
-        client.lose()
 
     def look(self) -> None:
         """Take the packets, and answer them."""
