@@ -149,23 +149,25 @@ class FederationJoining:
                 self._send_hello(now_us)
             return
         self._told.add(self._retained.digest)
-        if self._has_rejoined:
+        if self._has_rejoined and not self._hellos:
             # All routing tables have been sent on the link before, so this is not lost.
             self._send_join_control(EVERY_BROKER, Rejoined(self._broker_id), now_us)
             self._send_clients_and_members(EVERY_BROKER, now_us)
-            return
         self._send_hello(now_us)
         self._hellos += 1
         if self.repeats and not self._is_answered:
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AGAIN_US)
-        elif self._hellos < len(HELLO_AFTER_US) or self._unheard(now_us):
+            return
+        is_early = not self._has_rejoined and self._hellos < len(HELLO_AFTER_US)
+        if is_early or self._unheard(now_us):
             after_us = HELLO_AFTER_US[min(self._hellos, len(HELLO_AFTER_US) - 1)]
             self._timers.set((HELLO_TIMER, ()), now_us + after_us)
 
     def _send_hello(self, now_us: int) -> None:
         """Send Hello to all, or to those that have not answered."""
         self._asked_us = now_us
-        for broker in self._unheard(now_us) if self._is_answered else (EVERY_BROKER,):
+        is_known = self._is_answered or self._has_rejoined
+        for broker in self._unheard(now_us) if is_known else (EVERY_BROKER,):
             self._send_join_control(broker, FederationHello(self._broker_id), now_us)
 
     def on_control(self, control: Control, now_us: int) -> None:

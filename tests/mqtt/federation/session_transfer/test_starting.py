@@ -204,6 +204,24 @@ def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -
     assert federation.session_transfer.starting.unheard(network["B3"].now_us) == []
 
 
+def test_a_broker_that_comes_back_by_another_link_asks_for_the_lists(network: Network) -> None:
+    """It was given up before, so all brokers send it their sessions, but no whole lists."""
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.is_connected = {"B2"}.__contains__
+    federation.linked("B4", False, network["B3"].now_us)
+    network["B3"].after(START_S + 1)
+    for link in network.links.values():
+        link.clear()
+    federation.linked("B2", True, network["B3"].now_us)
+    network.is_slow = False
+    network["B3"].after(1)
+    assert federation.session_transfer.starting.unheard(network["B3"].now_us) == []
+    client = answers(network, "B3", "new")
+    assert client.take()[0].reason_code is ReasonCode.SUCCESS
+
+
 def test_a_broker_that_is_not_connected_any_more_is_not_waited_for(network: Network) -> None:
     start(network, "B3")
     federation = network["B3"].clients.federation
