@@ -318,7 +318,7 @@ def _sessions(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 
 def _at_rest(history: Sequence[Event]) -> list[Violation]:
     found = []
-    was_full = {event.broker for event in history if isinstance(event, Disk) and event.is_full}
+    was_full, full = set[str](), set[str]()
     waiting: dict[str, dict[int, Sent]] = defaultdict(dict)
     for event in history:
         match event:
@@ -330,6 +330,13 @@ def _at_rest(history: Sequence[Event]) -> list[Violation]:
                 | GivenUp(client=client, number=number)
             ):
                 waiting[client].pop(number, None)
+            case Disk(broker=broker, is_full=True):
+                was_full.add(broker)
+                full.add(broker)
+            case Disk(broker=broker):
+                full.discard(broker)
+            case Died(broker=broker, code=2) if broker in full:
+                pass  # it does not start on a full disk, and says so
             case Died(broker=broker, code=code):
                 found.append(Violation("died", broker, f"with {code} at {event.at_s:.2f} s"))
             case Silent(client=client, broker=broker):

@@ -408,6 +408,15 @@ def test_unanswered_publications_and_silent_brokers_are_reported() -> None:
     assert kinds([Died(at_s=9, broker="B1", code=1)]) == [("died", "B1")]
 
 
+def test_a_broker_may_refuse_to_start_on_a_full_disk() -> None:
+    full = Disk(at_s=8, broker="B1", delay_s=0, is_full=True)
+    good = Disk(at_s=8.5, broker="B1", delay_s=0, is_full=False)
+    assert kinds([full, Died(at_s=9, broker="B1", code=2)]) == []
+    assert kinds([full, Died(at_s=9, broker="B1", code=1)]) == [("died", "B1")]
+    assert kinds([full, Died(at_s=9, broker="B2", code=2)]) == [("died", "B2")]
+    assert kinds([full, good, Died(at_s=9, broker="B1", code=2)]) == [("died", "B1")]
+
+
 def test_a_busy_or_grown_broker_at_rest_is_reported() -> None:
     calm = Measured(
         at_s=9, broker="B1", cpu_s=0.1, during_s=2.0, memory_mb=90, memory_at_start_mb=80

@@ -355,7 +355,9 @@ class BrokerClients:
             if guest.promises:
                 self.federation.spread(connection, now_us)
             self.federation.moving.entered(session)
-            self.federation.session_transfer.entered(session, now_us, is_connected=True)
+            self.federation.session_transfer.entered(
+                session, connection.connect_us, now_us, is_connected=True
+            )
         if self.journal is not None:
             self.journal.entered(session)
         session.session_writer = guest.session_writer
@@ -391,6 +393,8 @@ class BrokerClients:
         self.patience.left(connection, now_us)
         self.rates.resume(connection)
         self._timers.cancel((EXPIRY_TIMER, connection))
+        if session is None and self.federation is not None:
+            self.federation.session_transfer.starting.forget(connection)
         if session is not None:
             self.statistics.connected -= 1
             if self.front_end is not None:

@@ -174,7 +174,8 @@ class BrokerService:
             has_cycles=has_cycles,
         )
         if self.front_end.clients.federation is not None:
-            self.front_end.clients.federation.session_transfer.starting.others = self._others
+            starting = self.front_end.clients.federation.session_transfer.starting
+            starting.others, starting.is_connected = self._others, self.links.is_connected
         if network.log.folder:
             self.front_end.clients.replays.brokers = self._logs
             self.front_end.clients.replays.keeps = keeping(network.log.policy)

@@ -62,6 +62,7 @@ def words() -> list[Control]:
             ),
             said.SessionTakeOver("c", HUGE, "B9", "", 2**60),
             said.SessionTakeOver("c", LOW, "B1", "another"),
+            said.SessionTakeOver("c", HUGE, "B9", "", 0, HUGE),
             said.AskedThere(transfer, "B9"),
             said.TakenOver(transfer),
             said.Item(transfer, b"", HUGE, HUGE, None, 0, False, (), 0, True),

@@ -7,14 +7,26 @@ from random import Random
 import msgspec
 import pytest
 
-from shoal.broker.effects import Effect, LinkState, Remember, Send, SetTimer, Started
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Left,
+    LinkState,
+    Remember,
+    Send,
+    SetTimer,
+    Started,
+)
+from shoal.broker.messages import Subscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.octopia.known.exchange import TIMER
 from shoal.overlays.octopia.messages import BitsSaid, TablesKnown, TablesSaid
 from shoal.overlays.octopia.parameters import OctopiaParameters
+from shoal.overlays.octopia.places.news import PlaceNews
 from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, Roster, RosterPlace
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tree.messages import AdvertisementsSaid
+from tests.broker.transcript import subscription
 from tests.overlays.octopia.stages import rows
 
 SECOND_US = 1_000_000
@@ -171,3 +183,35 @@ def test_a_restarted_broker_waits_for_earlier_joined_members() -> None:
     strategy.receive("n", TablesSaid(), 24, out)
     assert strategy.is_ready
     assert Send("a1", BitsSaid()) in out
+
+
+def test_a_broker_that_has_left_remembers_it() -> None:
+    """Others know it by then, and it must not take itself for a broker with a place."""
+    roster = Roster(OctopiaParameters(rows=rows("ab", 2), parents=(0,)).product())
+    out: list[Effect] = []
+    PlaceNews("a1", roster, {"a0"}).announce_left(10, out)
+    [facts] = [each.facts for each in out if isinstance(each, Remember)]
+    assert ["a1", 10, "left"] in [place[:3] for place in facts["places"]]
+
+
+def test_a_broker_killed_after_its_leave_only_ends_its_links() -> None:
+    """Its clients' subscriptions do not matter any more, and no request withdraws them."""
+    parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
+    strategy = Octopia(BrokerContext("a1", (), Random(1), expected=("a0", "b1")), parameters)
+    out: list[Effect] = []
+    places = list(Roster(parameters.product()).places.values())
+    left = msgspec.to_builtins([*places, RosterPlace("a1", 10, PlaceStage.LEFT, 0, 0, 1)])
+    former = Started(former=("a0", "b1"), give_up_us=3 * SECOND_US, facts={"places": left})
+    strategy.start(former, 20, out)
+    assert strategy.is_leaving
+    strategy.request("C", Subscribe(subscription("c", client="C")), 20, out)
+    strategy.link("a0", LinkState.UP, 21, out)
+    out.clear()
+    strategy.leave(22, out)
+    assert out == [EndLink("a0")]
+    strategy.link("b1", LinkState.UP, 23, out)
+    assert EndLink("b1") in out
+    strategy.link("b1", LinkState.ENDED, 24, out)
+    assert Left() not in out
+    strategy.link("a0", LinkState.ENDED, 24, out)
+    assert out[-1] == Left()

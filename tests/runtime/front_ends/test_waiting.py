@@ -46,6 +46,7 @@ class Connection:
     """Holds so many packets of a slice each; counts the checks."""
 
     client_id = None
+    is_entering = False
     is_held = False
 
     def __init__(self, around: Surroundings, holds: int = 1, *, waits: bool = True) -> None:

@@ -372,7 +372,7 @@ class Connection(ConnectionStatus):
     def _on_connect(self, connect: Packet, now_us: int) -> None:
         if not isinstance(connect, Connect):
             raise protocol_error(f"only a server sends {type(connect).__name__}")
-        self.state = ConnectionState.ADMISSION
+        self.state, self.connect_us = ConnectionState.ADMISSION, now_us
         entering = ConnectionEntry(self._broker_api, connect, self.credentials)
         # Agree on the terms first: a refusal, too, must respect the client's limits.
         self.terms = entering.terms

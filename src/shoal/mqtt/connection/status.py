@@ -31,6 +31,7 @@ class ConnectionStatus:
         "_is_lost",
         "_serving",
         "_waits_for_end",
+        "connect_us",
         "credentials",
         "is_held",
         "is_moving",
@@ -52,6 +53,8 @@ class ConnectionStatus:
         # The client's credentials; without the password after admission.
         self.credentials = known
         self.last_received_us = now_us
+        # The time of its CONNECT; before, of its begin.
+        self.connect_us = now_us
         self._broker_api = broker_api
         self._decoder = Decoder(None, broker_api.limits.maximum_packet_size)
         # From the CONNECT to admission; and after admission.
@@ -103,13 +106,20 @@ class ConnectionStatus:
 
     @property
     def wants_reading(self) -> bool:
-        """False while the driver should not read.
+        """False while the driver should not read: too many bytes are held.
 
-        The answer to the CONNECT is outstanding, or too many bytes are held.
+        A client without its CONNACK is read until it sends more than the CONNECT: so the broker
+        notices that the client has hung up.
         """
-        if self.state is ConnectionState.CONNECTED:
-            return self._held.has_room
-        return self.state is not ConnectionState.ADMISSION
+        if self.is_entering:
+            decoder = self._decoder
+            return not (self._held.packets or decoder.unfinished or decoder.failure)
+        return self.state is not ConnectionState.CONNECTED or self._held.has_room
+
+    @property
+    def is_entering(self) -> bool:
+        """Whether the answer to the client's CONNECT is outstanding."""
+        return self.state is ConnectionState.ADMISSION
 
     @property
     def must_wait(self) -> bool:

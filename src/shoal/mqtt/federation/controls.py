@@ -33,10 +33,12 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client has connected at `broker`, at `at_us`; the broker `must_send_session` sends its
     session, if it has one.
 
-    `is_kept`: its session outlives the connection. `user` owns the session, and `began_us` is the
-    fencing token of its begin, unless the session is requested. Only the registrars of a
-    `registered` client hear of its end. Brokers without the session have `passed` the request on so
-    often. The broker `must_take_over` must have the client taken over, as by `SessionTakeOver`.
+    `at_us` is the fencing token: the time of the client's CONNECT, however late it was admitted, or
+    the last known token and one more. `is_kept`: its session outlives the connection. `user` owns
+    the session, and `began_us` is when it began, which identifies it, unless the session is
+    requested. Only the registrars of a `registered` client hear of its end. Brokers without the
+    session have `passed` the request on so often. The broker `must_take_over` must have the client
+    taken over, as by `SessionTakeOver`.
     """
 
     client_id: str
@@ -73,7 +75,8 @@ class Register(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class SessionTakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client has connected at `broker`, at `at_us`: end its connection anywhere else.
 
-    `user` is the client's user. Brokers have `passed` the request on so often.
+    `user` is the client's user. Brokers have `passed` the request on so often. `began_us` is when
+    the session there began: after the wait of the client, if it waited.
     """
 
     client_id: str
@@ -81,6 +84,7 @@ class SessionTakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
     broker: BrokerId
     user: str
     passed: int = 0
+    began_us: int = 0
 
 
 class AskedThere(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -139,7 +139,7 @@ class Evacuating:
             return
         session.expiry_interval_s = control.expiry_interval_s
         session.will = control.will
-        self._session_transfer.entered(session, now_us)
+        self._session_transfer.entered(session, control.entered_us, now_us)
         if self.journal is not None:
             self.journal.entered(session)
         session.left_us = now_us - control.away_us
@@ -161,6 +161,8 @@ class Newcomer:
     def __init__(self, control: Vacated, enter: Callable[[Vacated, int], None]) -> None:
         self.owner: Any = None
         self.credentials = ClientCredentials(client_id=control.client_id)
+        # Any later CONNECT of the client itself wins.
+        self.connect_us = control.entered_us
         self.party = Party(control.client_id, None, None)
         self.is_waiting = self.is_over_rate = self.is_moving = self.is_spreading = (
             self.is_closed

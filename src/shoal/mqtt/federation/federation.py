@@ -90,6 +90,8 @@ class Federation:
         is_held: Callable[[], bool],
         now_us: int,
     ) -> None:
+        # Brokers that have left the network, and since when: their last controls may be under way.
+        self._left_us: dict[BrokerId, int] = {}
         # Every broker must know a session before publications can be acknowledged into it.
         self._spreading = FederationGranting(broker_id, front_end, None, self._announce_all)
         self._front_end, self._timers = front_end, timers
@@ -97,7 +99,15 @@ class Federation:
         self.at_log: Callable[[LogAsked | LogTold, int], None] | None = None
         front_end.asking.at_leaving = lambda: timers.set((UNCOVERING_TIMER, ()), 0)
         self.session_transfer = SessionTransfer(
-            broker_id, sessions, subscriptions, problems, front_end, timers, self._spreading, now_us
+            broker_id,
+            sessions,
+            subscriptions,
+            problems,
+            front_end,
+            timers,
+            self._spreading,
+            self._left_us,
+            now_us,
         )
         self.evacuating = Evacuating(
             broker_id, sessions, front_end, timers, self.session_transfer, permissions
@@ -113,7 +123,15 @@ class Federation:
         )
         told = self.granting.wait_for
         self.sharing = Sharing(
-            broker_id, front_end, timers, subscriptions, deliver, told, is_held, now_us
+            broker_id,
+            front_end,
+            timers,
+            subscriptions,
+            deliver,
+            told,
+            is_held,
+            self._left_us,
+            now_us,
         )
         unheard = self.session_transfer.starting.unheard
         self.joining = FederationJoining(
@@ -146,13 +164,14 @@ class Federation:
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network for good."""
+        self._left_us[broker] = now_us
         self.session_transfer.broker_left(broker, now_us)
         self.sharing.left(broker, now_us)
 
     def came(self, broker: BrokerId) -> None:
         """Handle a broker that has joined the network, or stays after all."""
-        self.session_transfer.broker_came(broker)
-        self.sharing.came(broker)
+        if self._left_us.pop(broker, None) is not None:
+            self.session_transfer.starting.came(broker)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription of the front end that is installed in the whole network."""

@@ -1,14 +1,15 @@
 """Joining: a broker that joins a network, or comes back, gets the retained messages it missed.
 
-The joiner sends Hello, three times or until another broker answers, and a broker that is no member
-yet without a limit: an answer proves a path through the system in both directions. It sends Hello
-again, also when more of its links are ready, to brokers that it must hear from (see
-`session_transfer.starting`) and that have not answered. Every broker answers with a digest of its
-retained messages, and with its clients; the joiner sends its own clients to each that answers. The
-joiner asks brokers with a digest other than its own for their messages, one after the other, and
-for each digest once: in a network that agrees, a single one. Of two messages for one topic the
-later one stays, removals too, so that all brokers end with the same state in any order. Long
-answers are sent in time slices; publications made meanwhile arrive as everywhere.
+The joiner sends Hello, three times or until another broker answers. A broker that is no member yet
+sends it without a limit, and so does one whose connected neighbour is silent: an answer proves a
+path through the system in both directions. It sends Hello again, also when more of its links are
+ready, to brokers that it must hear from (see `session_transfer.starting`) and that have not
+answered. Every broker answers with a digest of its retained messages, and with its clients; the
+joiner sends its own clients to each that answers. The joiner asks brokers with a digest other than
+its own for their messages, one after the other, and for each digest once: in a network that agrees,
+a single one. Of two messages for one topic the later one stays, removals too, so that all brokers
+end with the same state in any order. Long answers are sent in time slices; publications made
+meanwhile arrive as everywhere.
 
 When a link that was given up is back, the network was split, and the brokers beyond its ends have
 missed as much. Each end sends Rejoined, asks the other part, and forwards the messages that are new
@@ -148,22 +149,25 @@ class FederationJoining:
                 self._send_hello(now_us)
             return
         self._told.add(self._retained.digest)
-        if self._has_rejoined:
+        if self._has_rejoined and not self._hellos:
             # All routing tables have been sent on the link before, so this is not lost.
             self._send_join_control(EVERY_BROKER, Rejoined(self._broker_id), now_us)
             self._send_clients_and_members(EVERY_BROKER, now_us)
-            return
         self._send_hello(now_us)
         self._hellos += 1
         if self.repeats and not self._is_answered:
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AGAIN_US)
-        elif self._hellos < len(HELLO_AFTER_US):
-            self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[self._hellos])
+            return
+        is_early = not self._has_rejoined and self._hellos < len(HELLO_AFTER_US)
+        if is_early or self._unheard(now_us):
+            after_us = HELLO_AFTER_US[min(self._hellos, len(HELLO_AFTER_US) - 1)]
+            self._timers.set((HELLO_TIMER, ()), now_us + after_us)
 
     def _send_hello(self, now_us: int) -> None:
         """Send Hello to all, or to those that have not answered."""
         self._asked_us = now_us
-        for broker in self._unheard(now_us) if self._is_answered else (EVERY_BROKER,):
+        is_known = self._is_answered or self._has_rejoined
+        for broker in self._unheard(now_us) if is_known else (EVERY_BROKER,):
             self._send_join_control(broker, FederationHello(self._broker_id), now_us)
 
     def on_control(self, control: Control, now_us: int) -> None:

@@ -31,7 +31,7 @@ Source: MQTT Version 5.0, section 4.8.2.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from zlib import crc32
 
 from shoal.model import BrokerId
@@ -84,7 +84,8 @@ class Sharing:
     """The shared subscriptions of one broker.
 
     `deliver` gives a message to a local member; `told` gets the number of each announcement of
-    members; `is_held` returns whether input of clients is suspended.
+    members; `is_held` returns whether input of clients is suspended. `left_us` has the brokers that
+    have left the network, and since when.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Sharing:
         deliver: Callable[[PublishedMessage, ClientSubscription, int], None],
         told: Callable[[int], None],
         is_held: Callable[[], bool],
+        left_us: Mapping[BrokerId, int],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -112,8 +114,7 @@ class Sharing:
         # Brokers asked since the last `Closed`; and the highest number used.
         self._asked: set[BrokerId] = set()
         self._last = 0
-        # Brokers that have left the network, and since when.
-        self._left: dict[BrokerId, int] = {}
+        self._left_us = left_us
         # Numbers of messages with choices to be recorded again.
         self._to_note: dict[int, None] = {}
         self.handing = TimeSlices(timers, is_held)
@@ -168,19 +169,14 @@ class Sharing:
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network: it has no members, and will answer no more."""
-        self._left[broker] = now_us
         self.losing.take(self._lose_groups(broker), now_us)
 
     def _lose_groups(self, broker: BrokerId) -> Iterator[int]:
         for name in self.membership.groups_of(broker):
-            if broker not in self._left:
+            if broker not in self._left_us:
                 return  # it is back, and announces its members
             self.membership.lose(broker, name)
             yield 1
-
-    def came(self, broker: BrokerId) -> None:
-        """Handle a broker that has joined, or stays after all."""
-        self._left.pop(broker, None)
 
     # --- messages published here --------------------------------------------------------------
 
@@ -373,7 +369,7 @@ class Sharing:
 
     def _has_left(self, broker: BrokerId, now_us: int) -> bool:
         """Whether a broker has left the network so long ago that its last answers have come."""
-        left_us = self._left.get(broker)
+        left_us = self._left_us.get(broker)
         return left_us is not None and now_us >= left_us + LEFT_US
 
     def _has_others(self, share: GroupShare) -> bool:

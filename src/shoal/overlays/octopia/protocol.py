@@ -269,9 +269,11 @@ class Octopia(BaseStrategy):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         if self._no_place:
             raise ProtocolError(self._no_place)
-        own = self._roster.places[self.broker]
         is_asked_again, self._is_leaving = self._is_leaving, True
-        if not is_asked_again and own.stay is not PlaceStage.LEFT:
+        if self._has_left(self.broker):
+            # An earlier incarnation was killed when others did without it.
+            self._resident.departing.end_links(out)
+        elif not is_asked_again:
             # An earlier incarnation may have got permission to leave, and leaves from there only.
             wish = self._roster.changed(self.broker, now_us, PlaceStage.WANTS_TO_GO)
             self._take_in(self._roster.merge([wish]), None, now_us, out)
@@ -300,6 +302,10 @@ class Octopia(BaseStrategy):
         if self._no_place or not self._is_leaving:
             return self._no_place
         return self._roster.why_not_permitted(self.broker) or self._resident.departing.problem
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.is_placed and self._has_left(self.broker)
 
     @property
     def _no_place(self) -> str:

@@ -1,7 +1,8 @@
 """Clients from which a front end takes nothing more for now.
 
-Some are not read until they are admitted, or have room again; some hold input that was read
-already, until the machine takes requests.
+Some wait for their CONNACK, or are not read until they have room again; some hold input that was
+read already, until the machine takes requests. A client that waits for its CONNACK is read until it
+sends more: a hang-up ends its wait.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PendingConnections:
         self._sockets = sockets
         self._publishers = publishers
         self._carry_out = carry_out
-        # Those from which nothing is read until they are let in, or not, or have room.
+        # Those that wait for their CONNACK, and those that are not read until they have room.
         self._unread: Looking[Connection] = Looking(self._reads_on)
         # Those that hold something which may not be taken yet; and those of which that is not
         # known, in the order of their turns.
@@ -55,8 +56,8 @@ class PendingConnections:
         if connection.is_through:
             return
         self._hold_connection(connection)
-        if not connection.wants_reading:
-            self._stop_reading(connection)
+        if connection.is_entering or not connection.wants_reading:
+            self._begin_wait(connection)
 
     def read_on(self) -> None:
         """Something has happened: read on from those that want it, in turn."""
@@ -103,8 +104,8 @@ class PendingConnections:
         return True
 
     def _reads_on(self, connection: Connection) -> bool:
-        """Return whether a connection that was not read is read on now, or is gone."""
-        if not connection.wants_reading:
+        """Return whether a connection need not wait any longer, and is read on, or is gone."""
+        if connection.is_entering or not connection.wants_reading:
             return False
         socket = self._sockets.get(connection)
         if socket is not None:
@@ -116,13 +117,16 @@ class PendingConnections:
             self._node.schedule_flush()
         return True
 
-    def _stop_reading(self, connection: Connection) -> None:
-        """Stop reading until the connection asks for it; send its pending answers."""
+    def _begin_wait(self, connection: Connection) -> None:
+        """Stop reading, unless only a hang-up is awaited; have the client's credentials checked."""
         socket = self._sockets.get(connection)
-        if socket is None or connection in self._unread:
+        if socket is None:
+            return
+        if not connection.wants_reading:
+            socket.pause_reading()
+        if connection in self._unread:
             return
         self._unread.add(connection)
-        socket.pause_reading()
         credentials = self.access.take_owed() if self.access is not None else None
         if self.access is not None and credentials is not None:
             task = asyncio.create_task(self._admit(connection, credentials, socket.is_gone))

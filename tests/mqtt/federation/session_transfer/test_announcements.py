@@ -11,6 +11,7 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Control, Entered
+from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.session_transfer.directory.announcing import (
     MOST_MET,
     ClientAnnouncements,
@@ -33,10 +34,14 @@ def network() -> Network:
     return network
 
 
+def federation(network: Network, name: str) -> Federation:
+    found = network[name].clients.federation
+    assert found is not None
+    return found
+
+
 def session_transfer(network: Network, name: str) -> SessionTransfer:
-    federation = network[name].clients.federation
-    assert federation is not None
-    return federation.session_transfer
+    return federation(network, name).session_transfer
 
 
 def client_with(*its_registrars: str) -> str:
@@ -84,7 +89,10 @@ def test_invented_brokers_fill_no_memory() -> None:
     for number in range(MOST_MET + 100):
         telling.met(f"C{number}")
     telling.entered(
-        Entered("c", "B1", 1, is_kept=False, must_send_session=None, began_us=1), 1, is_known=False
+        Entered("c", "B1", 1, is_kept=False, must_send_session=None, began_us=1),
+        1,
+        is_known=False,
+        is_new=True,
     )
     assert len(telling) == MOST_MET
     [(one, _), (other, _)] = told
@@ -106,7 +114,7 @@ def test_all_are_told_while_no_broker_is_known() -> None:
         control = Entered(
             f"c{next(numbers)}", "B1", 1, is_kept=False, must_send_session=None, began_us=1
         )
-        telling.entered(control, 1_000_000_000, is_known=False)
+        telling.entered(control, 1_000_000_000, is_known=False, is_new=True)
         telling.flush(1_000_000_000)
         return set(told)
 
@@ -183,7 +191,7 @@ def test_registrars_change_with_joins_and_leaves(network: Network) -> None:
         told = set(registrars(name, NAMES)) - {"B6"}
         assert places(strangers, name) == {"B1"} | told
     for broker in NAMES[:-1]:
-        session_transfer(strangers, broker).broker_left("B6", strangers[broker].now_us)
+        federation(strangers, broker).left("B6", strangers[broker].now_us)
         strangers[broker].carry_out(strangers[broker].clients.take_effects())
     for name, client in clients.items():
         assert places(strangers, name) == {"B1"} | set(registrars(name, NAMES[:-1]))

@@ -17,7 +17,12 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Entered, OwnersKnown, Several, encode_control
 from shoal.mqtt.federation.session_transfer.directory import announcing
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
-from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
+from shoal.mqtt.federation.session_transfer.starting import (
+    MOST_AT_ONCE,
+    SOUGHT_US,
+    START_US,
+    StartupSync,
+)
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
 from tests.mqtt.network_broker_api import Network
@@ -150,6 +155,85 @@ def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> N
     federation = network["B3"].clients.federation
     assert federation is not None
     assert federation.session_transfer.homes.get("c") == "B1"
+
+
+def test_a_client_does_not_delay_the_question_about_silent_brokers(network: Network) -> None:
+    """The broker that is asked may be down a moment later."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(SOUGHT_US / SECOND - 0.2)
+    answers(network, "B3", "new")
+    network.after(0.3)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.homes.get("c") == "B1"
+
+
+def test_a_connected_broker_is_waited_for_however_long_it_is_silent(network: Network) -> None:
+    """The system may carry no messages for a while, as another broker is down."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    connected = {"B2"}
+    federation.session_transfer.starting.is_connected = connected.__contains__
+    network["B3"].after(1)
+    early = answers(network, "B3")
+    network["B3"].after(START_S + 1)
+    assert early.take()[0].reason_code is ReasonCode.SERVER_UNAVAILABLE
+    late = answers(network, "B3")
+    assert late.take() == []
+    network.is_slow = False
+    network.settle()
+    network.after(1)
+    assert late.take()[0].session_present
+
+
+def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -> None:
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.is_connected = {"B2"}.__contains__
+    network["B3"].after(20)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    network["B3"].after(11)
+    assert federation.session_transfer.starting.unheard(network["B3"].now_us) == []
+
+
+def test_a_broker_that_comes_back_by_another_link_asks_for_the_lists(network: Network) -> None:
+    """It was given up before, so all brokers send it their sessions, but no whole lists."""
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.is_connected = {"B2"}.__contains__
+    federation.linked("B4", False, network["B3"].now_us)
+    network["B3"].after(START_S + 1)
+    for link in network.links.values():
+        link.clear()
+    federation.linked("B2", True, network["B3"].now_us)
+    network.is_slow = False
+    network["B3"].after(1)
+    assert federation.session_transfer.starting.unheard(network["B3"].now_us) == []
+    client = answers(network, "B3", "new")
+    assert client.take()[0].reason_code is ReasonCode.SUCCESS
+
+
+def test_a_broker_that_is_not_connected_any_more_is_not_waited_for(network: Network) -> None:
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    connected = {"B2"}
+    federation.session_transfer.starting.is_connected = connected.__contains__
+    network["B3"].after(START_S + 1)
+    assert answers(network, "B3", "early").take() == []
+    connected.clear()
+    assert answers(network, "B3").take()[0].reason_code is ReasonCode.SUCCESS
+    connected.add("B2")
+    assert answers(network, "B3", "later").take()[0].reason_code is ReasonCode.SUCCESS
 
 
 @pytest.mark.parametrize("is_over", [True, False], ids=["let in", "refused"])
@@ -355,7 +439,12 @@ def test_a_waiting_client_that_connected_elsewhere_is_not_admitted(network: Netw
 
 def test_a_waiting_client_that_disconnects_is_not_admitted(network: Network) -> None:
     start(network, "B3")
-    answers(network, "B3").lose()
+    client = answers(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.starting._waiting.keys() == {"c"}
+    client.lose()
+    assert not federation.session_transfer.starting._waiting
     network.is_slow = False
     network.after(START_S)
     assert "c" not in network["B3"].clients.sessions
@@ -399,3 +488,29 @@ def test_many_waiting_clients_are_admitted_in_slices(network: Network) -> None:
     network.is_slow = False
     network.after(1)
     assert all(client.take()[0].reason_code is ReasonCode.SUCCESS for client in clients)
+
+
+@pytest.mark.parametrize("is_heard", [False, True], ids=["a new session", "a requested one"])
+def test_a_client_that_came_back_later_keeps_its_session(network: Network, is_heard: bool) -> None:
+    """B3 does not notice that the client hung up, and admits it after the client's return to B1.
+
+    B1 keeps the session: the client's CONNECT at B1 is the later one.
+    """
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    network["B1"].after(1)
+    start(network, "B3")
+    answers(network, "B3")
+    network.after(1)
+    client = network["B1"].connect("c", **KEPT)
+    assert client.connack.session_present
+    network.after(1)
+    if not is_heard:
+        network["B3"].after(START_S)
+    network.is_slow = False
+    network.settle()
+    network.after(START_S)
+    assert not client.closed
+    assert "c" in network["B1"].clients.sessions
+    assert "c" not in network["B3"].clients.sessions
+    network["B2"].connect("p").publish("a", b"1", qos=1)
+    assert [packet.payload for packet in client.take()] == [b"1"]

@@ -27,9 +27,9 @@
 | owner, or has another session | Offer, SessionDeparted | TransferComplete |
 | has no session | SessionState, Offer, SessionDeparted | TransferDeclined |
 
-A transfer is identified by the client and the fencing token: the time of the client's entry at the
-target. If two brokers believe to own a session, the one that the client entered last keeps it; the
-other learns so and exports its copy.
+A transfer is identified by the client and the fencing token: the time of the client's CONNECT at the
+target, or one more than the last known token, where a clock is ahead. If two brokers believe to own
+a session, the broker of the later CONNECT keeps it; the other learns so and exports its copy.
 
 Decisions
 ---------
@@ -43,6 +43,15 @@ Decisions
   dies and whichever message is lost. A session has an identity, the time and place of its begin,
   which tells an old copy from another session. A client that comes back to its former broker needs
   no question; the brokers to which that broker owes the end of an earlier transfer are on its disk.
+- **The later CONNECT wins, not the later admission.** A client may hang up while it waits, for the
+  lists, its session or the check of its password, and go back to its session. A broker that does
+  not notice continues for the dead connection. If its steps were later than the client's return, it
+  would end the session with the client in it, or take it away. So no step takes a token of its own
+  time: neither an admission, nor the end of an import, nor the answer to a stale announcement; and
+  a session that moves without its client takes the token after its last. The clocks of the two
+  brokers may differ by more than the client takes to return: therefore a client that waits is read
+  (`mqtt/connection/status.py`), so that a hang-up ends its wait
+  (`tests/exploration/test_sessions.py` removes either rule).
 - **A client is refused rather than given a new session.** While the owner of a session is down,
   other brokers refuse its client (0x88). "No session present" would force the network to discard
   the session, and messages acknowledged into it, when the owner is back, or to give them to a

@@ -70,7 +70,7 @@ class SessionRelease:
             if move.target[0] != control.broker:
                 self.over(session, now_us)
         else:
-            drop_if_late(session, control.at_us, now_us)
+            drop_if_late(session, max(control.at_us, control.began_us), now_us)
             released = self._sessions.close_connection(session.client_id, now_us)
             if released is not None:
                 self._sessions.replace(released, now_us)

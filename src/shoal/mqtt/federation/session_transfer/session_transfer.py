@@ -12,6 +12,7 @@ whichever broker is killed meanwhile. The package's docstring has the protocol s
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -81,7 +82,7 @@ class SessionTransfer:
     """The incoming and outgoing sessions of one broker.
 
     `spreading` answers when every broker knows the front end's requests; `problems` collects
-    descriptions of lost state.
+    descriptions of lost state. `left` are the brokers that have left the network.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SessionTransfer:
         front_end: FrontEnd,
         timers: MqttTimers,
         spreading: FederationGranting,
+        left: Collection[BrokerId],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -102,8 +104,7 @@ class SessionTransfer:
         self._journal: SessionJournal | None = None
         # The time and the broker of each client's last connection in the network.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
-        # Brokers that have left the network; their last requests may still be under way.
-        self._left: set[BrokerId] = set()
+        self._left = left
         self.homes = SessionDirectory()
         # The brokers of clients for which this broker is a registrar.
         self.registry = Registry()
@@ -187,32 +188,38 @@ class SessionTransfer:
             return self.starting.must_wait(connection, connect, admission, now_us)
         if connect.clean_start and home.user == admission.user:
             return False
-        at_us = self._stamp(client_id, now_us)
+        at_us = self._stamp(client_id, connection.connect_us)
         self.telling.flush(now_us)
         question = Entered(client_id, self._broker_id, at_us, True, home.broker, admission.user)
         self._send_transfer_control(EVERY_BROKER, question, now_us)
         self.fetching.begin((client_id, at_us), home, connection, admission, now_us)
         return True
 
-    def entered(self, session: Session, now_us: int, *, is_connected: bool = False) -> None:
-        """A client was admitted, or a session without a client has come."""
+    def entered(
+        self, session: Session, connect_us: int, now_us: int, *, is_connected: bool = False
+    ) -> None:
+        """A client that connected at `connect_us` was admitted; or a session without one has come,
+        whose client connected elsewhere then.
+        """
         client_id = session.client_id
         self.redirecting.end(client_id, now_us)
         is_here = self._entered.get(client_id) == (session.entered_us, self._broker_id)
         is_kept = session.expiry_interval_s > 0
         is_here = is_here and is_kept and self.giving.get(client_id) is None
-        if not is_here or not self.telling.comes_back(client_id, session.entered_us, now_us):
-            self._announce(session, now_us, is_connected=is_connected)
+        if not is_here or not self.telling.comes_back(client_id, session.entered_us, connect_us):
+            self._announce(session, connect_us, now_us, is_connected=is_connected)
 
-    def _announce(self, session: Session, now_us: int, *, is_connected: bool = False) -> None:
+    def _announce(
+        self, session: Session, connect_us: int, now_us: int, *, is_connected: bool = False
+    ) -> None:
         """Announce a client with a new fencing token, above all that are known."""
         client_id = session.client_id
         has_come = session.arriving_us is not None
         former = self._former.place(client_id, self._broker_id)
-        is_known = self.homes.entry(client_id) is not None
+        is_known, is_new = self.homes.entry(client_id) is not None, not session.began_us
         self.homes.pop(client_id)
-        session.entered_us = self._stamp(client_id, now_us)
-        session.began_us = session.began_us or session.entered_us
+        session.entered_us = self._stamp(client_id, connect_us)
+        session.began_us = session.began_us or max(session.entered_us, now_us)
         about = self.telling.about(session)
         brokers = self._former.to_ask(client_id, former, now_us)
         if is_connected and brokers and not has_come:
@@ -220,7 +227,7 @@ class SessionTransfer:
             if is_asked:
                 about = msgspec.structs.replace(about, must_take_over=brokers[0])
             self.takeovers.begin(session, brokers, now_us, is_asked=is_asked)
-        self.telling.entered(about, now_us, is_known=is_known)
+        self.telling.entered(about, now_us, is_known=is_known, is_new=is_new)
 
     def going(self, client_id: str) -> BrokerId | None:
         """The target of a client's session, or its later broker; None if it was not exported."""
@@ -298,17 +305,10 @@ class SessionTransfer:
 
     def broker_left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
-        self._left.add(broker)
         self.registry.forget(broker)
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
         self.giving.left(broker, now_us)
-
-    def broker_came(self, broker: BrokerId) -> None:
-        """Handle a broker that has joined, or stays after all."""
-        if broker in self._left:
-            self._left.discard(broker)
-            self.starting.came(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -325,10 +325,12 @@ class SessionTransfer:
         else:
             self.arriving.on_import_timer(kind, transfer, now_us)
 
-    def _stamp(self, client_id: str, now_us: int) -> int:
-        """A fencing token above all known ones, also if another broker's clock is ahead."""
+    def _stamp(self, client_id: str, connect_us: int) -> int:
+        """The fencing token of a client that connected then: above all known ones, also if another
+        broker's clock is ahead.
+        """
         known_us, _ = self._entered.get(client_id, (0, ""))
-        at_us = max(now_us, known_us + 1)
+        at_us = max(connect_us, known_us + 1)
         self._entered[client_id] = (at_us, self._broker_id)
         return at_us
 
@@ -405,7 +407,11 @@ class SessionTransfer:
         """End the client's connection at its former broker, if this broker is asked to."""
         if control.must_take_over == self._broker_id:
             question = SessionTakeOver(
-                control.client_id, control.at_us, control.broker, control.user
+                control.client_id,
+                control.at_us,
+                control.broker,
+                control.user,
+                began_us=control.began_us,
             )
             self.takeovers.asked(question, now_us)
 
@@ -434,7 +440,7 @@ class SessionTransfer:
                 self._letting_go.pass_on(control, home, now_us)
             return
         if session is not None and self._is_back(session, control.at_us):
-            self._announce(session, now_us)
+            self._announce(session, self.telling.back_us(client_id), now_us)
             if self._journal is not None:
                 self._journal.entered(session)
             return

@@ -5,8 +5,9 @@ a new session would end that session. So a client that this broker does not know
 say clean start, waits until every other broker has sent its session list (`Several`, in numbered
 parts, as in some systems later messages may arrive sooner), or until START_US after the start, or
 after the end of the join of a new broker, which hears nothing before. Then a silent broker counts
-as having no sessions. Before that, another broker is asked for all sessions of such a broker, which
-may be down, and all are asked about the waiting clients.
+as having no sessions, unless it is connected: a system may carry no messages for a while, as a
+third broker is down. Before that, another broker is asked for all sessions of a silent broker,
+which may be down, and all are asked about the waiting clients.
 
 | hears or sees | does |
 | --- | --- |
@@ -16,9 +17,11 @@ may be down, and all are asked about the waiting clients.
 | SOUGHT_US over, it waits | Sought, to all |
 | OwnersKnown | records the owners whose own list is missing |
 | a broker leaves | counts its list as complete, until it is back |
-| the last list has come; START_US over | admits the waiting clients |
+| the last list has come | admits the waiting clients |
+| START_US over, no list of a connected broker is missing | the same |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
+| it hangs up | forgets it |
 """
 
 from __future__ import annotations
@@ -56,7 +59,6 @@ class _Unknown(NamedTuple):
     connection: ClientConnection
     connect: Connect
     admission: ClientAdmission
-    since_us: int
     until_us: int
 
 
@@ -64,7 +66,8 @@ class StartupSync:
     """The waiting clients of one broker. `send` sends a control to a broker, or to all.
 
     `come` admits a client that has waited, or has it wait for its session. `others` returns the
-    other brokers of the network that have clients; without it there are none.
+    other brokers of the network that have clients; without it there are none. `is_connected`
+    returns whether there is a connection to a broker.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class StartupSync:
         now_us: int,
     ) -> None:
         self.others: Callable[[], Iterable[BrokerId]] = tuple
+        self.is_connected: Callable[[BrokerId], bool] = lambda _: False
         self._broker_id = broker_id
         self._sessions = sessions
         self._timers = timers
@@ -93,6 +97,10 @@ class StartupSync:
         # Silent brokers whose sessions another broker has sent; and the number of such questions.
         self._owners_known: set[BrokerId] = set()
         self._asked = 0
+        # Whether the next questions are due at a time that is set.
+        self._is_seeking = False
+        # Whether no list is waited for any more: brokers that come later do not matter.
+        self._is_over = False
         self._begin(now_us)
 
     def joined(self, now_us: int) -> None:
@@ -100,14 +108,24 @@ class StartupSync:
         self._begin(now_us)
 
     def _begin(self, now_us: int) -> None:
-        self._until_us = now_us + START_US
-        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+        self._until_us, self._is_over = now_us + START_US, False
+        self._seek_later(now_us)
+
+    def _seek_later(self, now_us: int) -> None:
+        """Have questions sent SOUGHT_US from now, or earlier if some are due by then."""
+        if not self._is_seeking:
+            self._is_seeking = True
+            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
 
     def unheard(self, now_us: int) -> list[BrokerId]:
         """The brokers with missing lists, while that matters."""
-        if now_us >= self._until_us:
+        if self._is_over:
             return []
-        return [broker for broker in self.others() if broker not in self._listed]
+        missing = [broker for broker in self.others() if broker not in self._listed]
+        if now_us >= self._until_us:
+            missing = [broker for broker in missing if self.is_connected(broker)]
+            self._is_over = not missing
+        return missing
 
     def has_heard(self, broker: BrokerId) -> bool:
         """Whether a broker has sent its whole list, or has left."""
@@ -125,16 +143,16 @@ class StartupSync:
         is_known = not client_id or connect.clean_start or client_id in self._sessions
         if is_known or not self.unheard(now_us):
             return False
-        until_us = min(self._until_us, latest_word_us(self._sessions.limits, now_us))
-        self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
-        if not self._unsought:
-            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+        until_us = latest_word_us(self._sessions.limits, now_us)
+        self._waiting[client_id] = _Unknown(connection, connect, admission, until_us)
+        self._seek_later(now_us)
         self._unsought[client_id] = None
         self._set_startup_timer(now_us)
         return True
 
     def seek(self, now_us: int) -> None:
         """Ask for the sessions of silent brokers, and those of the waiting clients."""
+        self._is_seeking = False
         unsought = [client_id for client_id in self._unsought if client_id in self._waiting]
         self._unsought.clear()
         for start in range(0, len(unsought), MOST_AT_ONCE):
@@ -147,7 +165,7 @@ class StartupSync:
             self._asked += 1
             self._send(asked, OwnersSought(tuple(owners), self._broker_id), now_us)
         if owners:
-            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
+            self._seek_later(now_us)
 
     def owners_known(self, owners: Iterable[BrokerId]) -> None:
         """Another broker has sent all sessions that these silent ones own."""
@@ -162,10 +180,20 @@ class StartupSync:
     def turn_away(self, client_id: str, now_us: int, entered_us: int | None = None) -> None:
         """Stop waiting: the client has connected again, perhaps elsewhere at `entered_us`."""
         waiting = self._waiting.get(client_id)
-        if waiting is not None and (entered_us is None or entered_us > waiting.since_us):
+        if waiting is None:
+            return
+        if entered_us is None or entered_us > waiting.connection.connect_us:
             del self._waiting[client_id]
             self._ready.pop(client_id, None)
             close_for_another(waiting.connection, now_us)
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Handle the end of a connection without a session, which may have waited."""
+        client_id = connection.credentials.client_id
+        waiting = self._waiting.get(client_id)
+        if waiting is not None and waiting.connection is connection:
+            del self._waiting[client_id]
+            self._ready.pop(client_id, None)
 
     def on_control(self, control: Several, now_us: int) -> None:
         """Handle a part of a broker's session list."""
@@ -197,8 +225,10 @@ class StartupSync:
             return
         first = next(iter(self._waiting.values()))
         is_over = self._ready or not self.unheard(now_us)
-        at_us = now_us if is_over else max(first.until_us, now_us)
-        self._timers.set((STARTING_TIMER, ()), at_us)
+        next_us = first.until_us
+        if now_us < self._until_us < next_us:
+            next_us = self._until_us
+        self._timers.set((STARTING_TIMER, ()), now_us if is_over else max(next_us, now_us))
 
     def admit_waiting(self, now_us: int) -> None:
         """Admit the clients that need not wait, and refuse those that have waited too long."""
@@ -207,8 +237,7 @@ class StartupSync:
         for client_id in tuple(islice(ready, MOST_AT_ONCE)):
             self._ready.pop(client_id, None)
             waiting = self._waiting.pop(client_id)
-            if not waiting.connection.is_closed:
-                self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
+            self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
         for client_id, waiting in tuple(islice(self._waiting.items(), MOST_AT_ONCE)):
             if is_over or waiting.until_us > now_us:
                 break

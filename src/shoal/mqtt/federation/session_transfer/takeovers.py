@@ -136,7 +136,11 @@ class Takeovers:
         best first, has answered; `is_asked` if the first was asked already.
         """
         question = SessionTakeOver(
-            session.client_id, session.entered_us, self._broker_id, session.user
+            session.client_id,
+            session.entered_us,
+            self._broker_id,
+            session.user,
+            began_us=session.began_us,
         )
         waiting = _Waiting(question, session, brokers, now_us + WAIT_US)
         self._waiting[session.client_id] = waiting
@@ -227,7 +231,7 @@ class Takeovers:
         is_older = own < others and session.user == question.user
         if not is_older or self._exports.get(session.client_id) is not None:
             return
-        drop_if_late(session, question.at_us, now_us)
+        drop_if_late(session, max(question.at_us, question.began_us), now_us)
         left = self._sessions.close_connection(session.client_id, now_us)
         if left is not None:
             self._sessions.replace(left, now_us)
@@ -252,7 +256,11 @@ class Takeovers:
                 self._send_taken_over(question, question.at_us)
 
 
-def drop_if_late(session: Session, entered_us: int, now_us: int) -> None:
-    """Drop the will of a session if its client may have published elsewhere already."""
-    if now_us - entered_us > LATE_US:
+def drop_if_late(session: Session, admitted_us: int, now_us: int) -> None:
+    """Drop the will of a session if its client, admitted elsewhere then, may have published there.
+
+    A client may have waited for its admission: its fencing token is the time of its CONNECT, and
+    its session there began when it was admitted.
+    """
+    if now_us - admitted_us > LATE_US:
         session.will = None

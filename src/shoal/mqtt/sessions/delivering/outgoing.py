@@ -35,6 +35,8 @@ class ClientConnection(Protocol):
 
     owner: Any
     credentials: ClientCredentials
+    # The time of its CONNECT.
+    connect_us: int
     # Whether it waits for slow subscribers of its publications (see `slow_consumers`).
     is_waiting: bool
     # Whether it waits because its client is above its rate (see `rates`).

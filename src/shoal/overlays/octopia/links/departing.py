@@ -188,8 +188,12 @@ class Departing:
     def _try_to_end(self, now_us: int, out: list[Effect]) -> None:
         if self._awaited or self.is_ending or self._host.has_waiting:
             return
-        self.is_ending = True
         self._host.announce_left(now_us, out)
+        self.end_links(out)
+
+    def end_links(self, out: list[Effect]) -> None:
+        """This broker has left: end its links, which then ends its leave."""
+        self.may_go = self.is_ending = True
         linked = sorted(self._host.linked)
         out += [EndLink(each) for each in linked] or [Left()]
 

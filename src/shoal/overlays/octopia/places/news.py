@@ -87,8 +87,9 @@ class PlaceNews:
         )
 
     def announce_left(self, now_us: int, out: list[Effect]) -> None:
-        """This broker has left."""
+        """This broker has left: after a kill it knows that, as others do by then."""
         self._merge_and_send([self._roster.changed(self._broker, now_us, PlaceStage.LEFT)], out)
+        out.append(Remember(self._roster.facts))
 
     def _merge_and_send(
         self, places: Iterable[RosterPlace], out: list[Effect]

@@ -152,12 +152,14 @@ class ClientAnnouncements:
         about = msgspec.structs.replace(self.about(session), registered=is_registered)
         self._send(broker, about, now_us)
 
-    def entered(self, control: Entered, now_us: int, *, is_known: bool) -> None:
-        """Announce an admitted client; `is_known` if brokers besides registrars may know it."""
+    def entered(self, control: Entered, now_us: int, *, is_known: bool, is_new: bool) -> None:
+        """Announce an admitted client; `is_known` if brokers besides registrars may know it,
+        `is_new` if its session has just begun.
+        """
         told = self._told.get(control.client_id)
         if told is not None:
             is_known = is_known or not told.registrars
-        elif control.began_us != control.at_us:
+        elif not is_new:
             is_known = True  # it has come from there
         if control.is_kept or is_known or not self._met:
             self.announce_all(control, now_us)
@@ -179,12 +181,12 @@ class ClientAnnouncements:
         """Note an announcement of before the restart, which all have got."""
         self._told[control.client_id] = SentAnnouncement(control, ())
 
-    def comes_back(self, client_id: str, at_us: int, now_us: int) -> bool:
+    def comes_back(self, client_id: str, at_us: int, connect_us: int) -> bool:
         """Note a reconnect to a kept session; returns whether all know it under that token."""
         told = self._told.get(client_id)
         if told is None or not told.is_kept or told.at_us != at_us:
             return False
-        told.back_us = now_us
+        told.back_us = max(told.back_us, connect_us)
         return True
 
     def back_us(self, client_id: str) -> int:
