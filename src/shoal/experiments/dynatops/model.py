@@ -11,9 +11,7 @@ Source: DYNATOPS, sections 4 to 6.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +20,7 @@ import numpy.typing as npt
 from shoal.experiments.dynatops.crowds.changes import CrowdChange, CrowdChanges, topic_rows
 from shoal.experiments.dynatops.crowds.users import StudyCrowd
 from shoal.experiments.dynatops.delivering import edges_and_waiting
+from shoal.experiments.dynatops.paths import grid_cell, in_blocks, paths_of
 from shoal.experiments.dynatops.placing import (
     ChoiceArrays,
     KnownArrays,
@@ -30,7 +29,7 @@ from shoal.experiments.dynatops.placing import (
     count_all,
     place_all,
 )
-from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting, What
+from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting
 from shoal.overlays.dynatops.planning.advising.prices import change_messages, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
@@ -45,14 +44,11 @@ from shoal.overlays.dynatops.planning.problem import (
     Amounts,
     Mapping,
     PlacementProblem,
-    TopicTrees,
     inverse,
-    trees_of,
 )
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
-from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
-from shoal.overlays.dynatops.structures.structure import Structure
+from shoal.overlays.dynatops.structures.prefixes import QuadGrid
 from shoal.overlays.tco.construction import TopicConnected
 
 # beta of Algorithm 2.
@@ -92,33 +88,13 @@ class Slot(NamedTuple):
     bound: float = 0.0
 
 
-class DynatopsGeography(NamedTuple):
-    """The brokers' distances.
-
-    round_trips  (brokers, brokers) in units of their mean
-    to_cells     (cells, brokers) those to users in the middle of each cell, in the same unit
-    """
-
-    round_trips: Amounts
-    to_cells: Amounts
-
-
-class _Paths(NamedTuple):
-    """The positions, the root of each topic, and the trees to all positions."""
-
-    geography: DynatopsGeography | None
-    structure: Structure
-    root_of: Callable[[int], int]
-    to_all: TopicTrees
-
-
 class DynatopsModel:
     """One system with one crowd."""
 
     def __init__(self, setting: DynatopsSetting, crowd: StudyCrowd) -> None:
         self.setting = setting
         self._crowd = crowd
-        self._geography, self._structure, self._roots, self._ups = _paths(setting)
+        self._geography, self._structure, self._roots, self._ups = paths_of(setting)
         brokers = self._structure.size
         topics = setting.topics if self._geography is None else setting.columns * setting.rows
         self._random = np.random.default_rng([setting.seed, 2])
@@ -167,7 +143,7 @@ class DynatopsModel:
 
     # --- users --------------------------------------------------------------------------------
 
-    def _first_broker(self, user: int, ring: HashRing | None) -> int:
+    def _first_broker(self, user: int, ring: HashRing[int] | None) -> int:
         """By hash, or by place where there are places; else, and in Bayeux, drawn, once."""
         if ring is not None:
             return ring.broker_of(f"user/{user}")
@@ -179,7 +155,7 @@ class DynatopsModel:
     def _home_of(self, cell: int) -> int:
         """The broker of a cell; of the grid's cell that it is in, in GeoPS."""
         if isinstance(self._structure, QuadGrid):
-            return self._structure.at(*_grid_cell(self.setting, cell))
+            return self._structure.at(*grid_cell(self.setting, cell))
         return cell
 
     def _choice_rules(self) -> ChoiceArrays:
@@ -190,7 +166,7 @@ class DynatopsModel:
         # A cluster are brokers that see each other: neighbours, if they have places.
         order = np.arange(brokers)
         if self._geography is not None and setting.what in PLACED:
-            order = np.array(_in_blocks(setting))
+            order = np.array(in_blocks(setting))
         cluster_of = np.zeros(brokers, np.int64)
         cluster_of[order] = np.arange(brokers) // setting.cluster
         return ChoiceArrays(
@@ -334,99 +310,3 @@ class DynatopsModel:
             apart = distances(self._problem(rates, 1.0), brokers)
             self._apart = list(self.mapping), apart
         return self._apart[1]
-
-
-# The parameters that positions, places and trees depend on.
-_PATHS_BY = ("seed", "users_are", "brokers", "columns", "rows", "base", "per_gateway", "area")
-
-
-def _paths(setting: DynatopsSetting) -> _Paths:
-    """The paths of a system, which depend on some of its parameters only; the last are kept."""
-    given = {name: getattr(setting, name) for name in _PATHS_BY}
-    what: What = setting.what
-    if what in ("tco", "chash", "bnr", "dynatops"):
-        what = "up"
-    return _paths_of(DynatopsSetting(what=what, **given))
-
-
-@lru_cache(maxsize=3)
-def _paths_of(setting: DynatopsSetting) -> _Paths:
-    geography = _geography(setting) if setting.has_places else None
-    structure, root_of = _structure(setting, geography)
-    return _Paths(geography, structure, root_of, trees_of(structure, range(structure.size)))
-
-
-def _structure(
-    setting: DynatopsSetting, geography: DynatopsGeography | None
-) -> tuple[Structure, Callable[[int], int]]:
-    """The positions, and which of them is the root of each topic."""
-    brokers = setting.brokers if geography is None else len(geography.round_trips)
-    structure: Structure
-    if setting.what == "geops":
-        grid = QuadGrid(_side(setting))
-        return grid, lambda topic: grid.at(*_grid_cell(setting, topic))
-    if setting.what in ("bayeux", "bayeux-location"):
-        structure = tapestry(brokers, setting.seed, setting.base)
-    elif setting.what == "bayeux-near":
-        assert geography is not None
-        apart = geography.round_trips
-        structure = tapestry(
-            brokers, setting.seed, setting.base, lambda one, other: float(apart[one, other])
-        )
-    elif setting.what == "hybrid":
-        structure = Gateways(brokers, setting.per_gateway)
-    else:
-        structure = Chord(brokers)
-    return structure, lambda topic: structure.root(f"topic/{topic}")
-
-
-def _side(setting: DynatopsSetting) -> int:
-    """Of the grid of GeoPS: a power of two, so that it has about as many cells as there are."""
-    return 1 << round(math.log2(math.sqrt(setting.columns * setting.rows)))
-
-
-def _grid_cell(setting: DynatopsSetting, cell: int) -> tuple[int, int]:
-    side = _side(setting)
-    x, y = cell % setting.columns, cell // setting.columns
-    return x * side // setting.columns, y * side // setting.rows
-
-
-def _geography(setting: DynatopsSetting) -> DynatopsGeography:
-    """A broker in the middle of each cell, of the grid's in GeoPS; round trips go by distance."""
-    columns, rows = setting.columns, setting.rows
-    cells = np.arange(columns * rows)
-    middles = np.stack([cells % columns + 0.5, cells // columns + 0.5], axis=1)
-    places = middles
-    if setting.what == "geops":
-        grid = QuadGrid(_side(setting))
-        places = np.empty((grid.size, 2))
-        for x in range(grid.side):
-            for y in range(grid.side):
-                middle = (x + 0.5) * columns / grid.side, (y + 0.5) * rows / grid.side
-                places[grid.at(x, y)] = middle
-    west, south, east, north = setting.area
-    # Ratio of a degree of longitude to one of latitude.
-    width = round(math.cos(math.radians((south + north) / 2)), 2)
-    scale = np.array([width * (east - west) / columns, (north - south) / rows])
-
-    def between(some: Amounts, others: Amounts) -> Amounts:
-        found: Amounts = np.sqrt((((some[:, None] - others[None]) * scale) ** 2).sum(axis=2))
-        return found
-
-    apart = between(places, places)
-    mean = apart.sum() / (len(apart) * (len(apart) - 1))
-    return DynatopsGeography(apart / mean, between(middles, places) / mean)
-
-
-def _in_blocks(setting: DynatopsSetting) -> list[int]:
-    """The cells such that those that follow each other are close: in strips of a block's height."""
-    height = max(1, round(math.sqrt(setting.cluster)))
-    cells = range(setting.columns * setting.rows)
-    return sorted(
-        cells,
-        key=lambda cell: (
-            cell // setting.columns // height,
-            cell % setting.columns,
-            cell // setting.columns,
-        ),
-    )
