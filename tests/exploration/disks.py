@@ -31,7 +31,7 @@ from shoal.broker.effects import (
     Returned,
     Started,
 )
-from shoal.broker.messages import PublicationBatch
+from shoal.broker.messages import Carrier
 from shoal.broker.strategy import StrategyFactory
 from tests.exploration.around import DOWN, World, evenly
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
@@ -229,7 +229,7 @@ class Disks(Network):
     def _number(self, input: int) -> int | None:
         if input not in self._carried:
             message = getattr(self.lives.inputs[input], "message", None) if input >= 0 else None
-            is_carrier = isinstance(message, PublicationBatch)
+            is_carrier = isinstance(message, Carrier)
             self._carried[input] = (
                 message.publications[0].publication.sequence if is_carrier else -1
             )
