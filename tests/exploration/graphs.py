@@ -13,7 +13,7 @@ from shoal.overlays.coordination.part import Stage
 from shoal.overlays.system import Picture
 from shoal.overlays.tid.oracle import problems
 from tests.exploration.around import Pair
-from tests.exploration.leaves import PROMISE, WISH, Leaves, Play, Seen, is_connected
+from tests.exploration.leaves import PROMISE, Leaves, Play, Seen, is_connected
 from tests.exploration.network import State
 
 TRIANGLE = (("A", "B"), ("B", "C"), ("A", "C"))
@@ -55,9 +55,5 @@ class GraphLeaves(Leaves):
             if self.is_alive(state, name)
         }
         links = [tuple(sorted(ends)) for ends in self.world(state).linked]
-        picture = Picture(
-            links,  # type: ignore[arg-type]
-            [(PROMISE, self.play.publishing)],
-            [(WISH, self.play.subscribing)],
-        )
-        return problems(picture, strategies)
+        promises = [(PROMISE, self.play.publishing)]
+        return problems(Picture(links, promises, self.wishes), strategies)  # type: ignore[arg-type]

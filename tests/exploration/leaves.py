@@ -45,6 +45,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.model import Subscription
 from shoal.overlays.coordination.part import Stage
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
@@ -381,12 +382,15 @@ class Leaves(Disks):
         """Whether these links form the shape of the system."""
         return is_connected(names, links) and len(links) == len(names) - 1
 
+    @property
+    def wishes(self) -> list[tuple[Subscription, str]]:
+        """The subscriptions at the end, with their brokers."""
+        late = [(LATE, self.play.comes)] if self.play.comes else []
+        return [(WISH, self.play.subscribing), *late]
+
     def judge_tables(self, state: State) -> list[str]:
         links = [tuple(sorted(ends)) for ends in self.world(state).linked]
-        wishes = [(WISH, self.play.subscribing)]
-        if self.play.comes:
-            wishes.append((LATE, self.play.comes))
-        expected = expected_tables(links, [(PROMISE, self.play.publishing)], wishes)
+        expected = expected_tables(links, [(PROMISE, self.play.publishing)], self.wishes)
         tables = {}
         for name in self.names:
             if self.is_alive(state, name):
