@@ -2,7 +2,8 @@
 
 For each stream from an entry (a publisher, or its topic) numbers increase; a retransmission in a
 later view has a number that was here. Publications that wait here until their turn are delivered in
-order.
+order. An unassured publication is dropped if an earlier incarnation of this broker may have
+delivered it: if that may have been in the view in which it was first sent.
 """
 
 from __future__ import annotations
@@ -49,8 +50,6 @@ class TopicArrivals:
         self._is_by_topic = is_by_topic
         self._home = home
         self._last: OrderedDict[Stream, int] = OrderedDict()
-        # Of each, the first that was sent for the first time.
-        self._first: dict[Stream, int] = {}
         self._held: dict[tuple[BrokerId, int, ClientId], HeldTurns] = {}
 
     @property
@@ -72,23 +71,16 @@ class TopicArrivals:
         number = routed.message_id.number
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, number)
-        if not carrier.again:
-            self._first.setdefault(stream, number)
-        if number > last and not self._was_here(carrier, routed, stream):
+        if number > last and not self._was_here(carrier, routed):
             self._home.deliver(routed, carrier.hops, out)
         if len(self._last) > MAX_REMEMBERED:
-            oldest, _ = self._last.popitem(last=False)
-            self._first.pop(oldest, None)
+            self._last.popitem(last=False)
 
-    def _was_here(self, carrier: UserArriving, routed: RoutedPublication, stream: Stream) -> bool:
-        """Whether an earlier incarnation may have delivered an unassured publication: at most once.
-
-        Publications behind one that was first sent in this incarnation were first sent in it, too.
-        """
-        if routed.publication.assured or not carrier.again or not self._membership.may_have_been:
+    def _was_here(self, carrier: UserArriving, routed: RoutedPublication) -> bool:
+        """Whether an earlier incarnation may have delivered an unassured publication."""
+        if routed.publication.assured or carrier.first_view is None:
             return False
-        first = self._first.get(stream)
-        return first is None or routed.message_id.number < first
+        return self._membership.may_have_been_in(carrier.first_view)
 
     # --- in turn ------------------------------------------------------------------------------
 
@@ -144,6 +136,3 @@ class TopicArrivals:
                 for stream, number in self._last.items()
                 if lives.get(stream[0], stream[1]) == stream[1]
             )
-            self._first = {
-                stream: number for stream, number in self._first.items() if stream in self._last
-            }
