@@ -50,7 +50,16 @@ class SourceTree:
     about a tree, so that must be an announcement.
     """
 
-    __slots__ = ("advertisements", "bound", "entries", "former", "id", "last_hop", "told", "version")
+    __slots__ = (
+        "advertisements",
+        "bound",
+        "entries",
+        "former",
+        "id",
+        "last_hop",
+        "told",
+        "version",
+    )
 
     def __init__(self, id: TreeId, last_hop: BrokerId | None, former: TreeId = "") -> None:
         self.id = id
