@@ -233,8 +233,8 @@ OfView = TopicMessage | ViewCarrier
 class ToRoot(ViewCarrier, frozen=True):
     """Publications of an entry's clients, on their way to the root of their topics.
 
-    `first_view` is the earlier view in which they were first sent, if they were. `in_turn`: homes hold them until their turn,
-    and the entry needs the names of those homes (`EntryBound`).
+    `first_view` is the earlier view in which they were first sent, if they were. `in_turn`: homes
+    hold them until their turn, and the entry needs the names of those homes (`EntryBound`).
     """
 
     root: BrokerId
