@@ -19,6 +19,7 @@ from shoal.broker.effects import (
     Departed,
     EndLink,
     Hold,
+    Input,
     Left,
     LinkChanged,
     LinkState,
@@ -54,14 +55,14 @@ class Disks(Network):
             name: tuple(sorted(other for ends in linked if name in ends for other in ends - {name}))
             for name in self.names
         }
-        started = self.lives.input(Started())
+        started = tuple(self.lives.input(self.starting(name)) for name in self.names)
         world = World(
             linked,
             linked,
             frozenset(),
             None,
             (None,) * len(self.names),
-            (started,) * len(self.names),
+            started,
             ((),) * len(self.ways),
         )
         closed = {way for ends, way in self.ways.items() if frozenset(ends) not in linked}
@@ -69,8 +70,12 @@ class Disks(Network):
         state = State(lives, ((),) * len(self.ways), frozenset(closed), (), 0, ((),), (world, None))
         draft = Draft(state)
         for who, _ in enumerate(self.names):
-            self.take(draft, who, started)
+            self.take(draft, who, started[who])
         return draft.state()
+
+    def starting(self, name: str) -> Input:
+        """The first input of a broker."""
+        return Started()
 
     # --- surroundings -----------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class TopicArrivals:
         self._is_by_topic = is_by_topic
         self._home = home
         self._last: OrderedDict[Stream, int] = OrderedDict()
+        # Of each, the first that was sent for the first time.
+        self._first: dict[Stream, int] = {}
         self._held: dict[tuple[BrokerId, int, ClientId], HeldTurns] = {}
 
     @property
@@ -71,16 +73,28 @@ class TopicArrivals:
         number = routed.message_id.number
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, number)
-        if number > last and not self._was_here(carrier, routed):
+        if carrier.first_view is None:
+            self._first.setdefault(stream, number)
+        if number > last and not self._was_here(carrier, routed, stream):
             self._home.deliver(routed, carrier.hops, out)
         if len(self._last) > MAX_REMEMBERED:
-            self._last.popitem(last=False)
+            oldest, _ = self._last.popitem(last=False)
+            self._first.pop(oldest, None)
 
-    def _was_here(self, carrier: UserArriving, routed: RoutedPublication) -> bool:
-        """Whether an earlier incarnation may have delivered an unassured publication."""
-        if routed.publication.assured or carrier.first_view is None:
+    def _was_here(self, carrier: UserArriving, routed: RoutedPublication, stream: Stream) -> bool:
+        """Whether an earlier incarnation may have delivered an unassured publication: at most once.
+
+        Publications behind one that was first sent in this incarnation were first sent in it, too.
+        """
+        view = carrier.first_view
+        if (
+            routed.publication.assured
+            or view is None
+            or not self._membership.may_have_been_in(view)
+        ):
             return False
-        return self._membership.may_have_been_in(carrier.first_view)
+        first = self._first.get(stream)
+        return first is None or routed.message_id.number < first
 
     # --- in turn ------------------------------------------------------------------------------
 
@@ -136,3 +150,6 @@ class TopicArrivals:
                 for stream, number in self._last.items()
                 if lives.get(stream[0], stream[1]) == stream[1]
             )
+            self._first = {
+                stream: number for stream, number in self._first.items() if stream in self._last
+            }
