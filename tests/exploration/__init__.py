@@ -1,4 +1,4 @@
-"""Moves, leaves and exchanges of links in every order of messages.
+"""Moves, leaves, exchanges of links and swaps of positions in every order of messages.
 
 Decisions
 ---------
