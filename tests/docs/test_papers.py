@@ -73,10 +73,13 @@ def test_tables_have_verdicts_of_each_scale() -> None:
     claims[2] = msgspec.structs.replace(claims[2], claim="... and also")
     small = KeptStudy(commit="c0ffee", facts=("scale small", "9 runs"), claims=tuple(claims))
     whole = msgspec.structs.replace(small, claims=(finding("9a", "claim 9a", ours="64 %"),))
-    marks = "".join(f"<!-- table {each} -->\n<!-- end of {each} -->\n" for each in ("counts", "octopia"))
+    marks = "".join(
+        f"<!-- table {each} -->\n<!-- end of {each} -->\n" for each in ("counts", "octopia")
+    )
     pages = made({"octopia": {"small": small, "paper": whole}}, f"Before\n{marks}Behind\n")
     overview = next(text for path, text in pages.items() if path.name == "PAPERS.md")
-    assert overview.startswith("Before\n") and overview.endswith("Behind\n")
+    assert overview.startswith("Before\n")
+    assert overview.endswith("Behind\n")
     assert "| claim 9a | half | met: 51 % | met: 64 % |" in overview
     assert "| claim 9b | half | **missed**: 51 % |  |" in overview
     assert "| claim 9b and also | half |" in overview.replace("... ", "")
@@ -85,9 +88,12 @@ def test_tables_have_verdicts_of_each_scale() -> None:
         ["small", "18", "17", "", "1", ""],
         ["paper", "1", "1", "", "", ""],
     ]
-    assert made({"octopia": {"small": small, "paper": whole}}, overview)[
-        next(path for path in pages if path.name == "PAPERS.md")
-    ] == overview
+    assert (
+        made({"octopia": {"small": small, "paper": whole}}, overview)[
+            next(path for path in pages if path.name == "PAPERS.md")
+        ]
+        == overview
+    )
 
 
 def test_a_page_without_a_place_for_a_table_is_named() -> None:

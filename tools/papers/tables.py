@@ -25,6 +25,7 @@ from tools.papers.shown import PAPERS, SHOWN
 
 Scales: TypeAlias = Mapping[str, KeptStudy]
 OWN = " (aim of ours)"
+PLACE = "docs/background/papers"
 
 
 class _Column(NamedTuple):
@@ -44,15 +45,17 @@ def counts(kept: Mapping[str, Scales]) -> list[str]:
             of_paper = counted(one.claims, datasets(one.claims)[0], is_own=False)
             found = count_verdicts(of_paper)
             paper = PAPERS[study]
-            rows.append((
-                paper.title,
-                ", ".join(f"`{each}`" for each in paper.systems),
-                scale,
-                str(len(of_paper)),
-                *(str(found.get(verdict, "")) for verdict in VERDICTS),
-                str(sum(each.turns for each in of_paper) or ""),
-                f"[page](docs/background/papers/{paper.page}.md), [all](docs/background/papers/claims/{study}.md)",
-            ))
+            rows.append(
+                (
+                    paper.title,
+                    ", ".join(f"`{each}`" for each in paper.systems),
+                    scale,
+                    str(len(of_paper)),
+                    *(str(found.get(verdict, "")) for verdict in VERDICTS),
+                    str(sum(each.turns for each in of_paper) or ""),
+                    f"[page]({PLACE}/{paper.page}.md), [all claims]({PLACE}/claims/{study}.md)",
+                )
+            )
     return table_rows(columns, rows)
 
 
@@ -73,7 +76,10 @@ def all_claims(study: str, scales: Scales) -> list[str]:
     columns = list(_columns(scales))
     lines = [f"# {PAPERS[study].title}: every claim", ""]
     for scale, one in scales.items():
-        lines += [f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts[1:])}.", ""]
+        lines += [
+            f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts[1:])}.",
+            "",
+        ]
     everything = [each for one in scales.values() for each in one.claims]
     for section, claims in sections(everything).items():
         lines += [f"## {section}", ""]
@@ -88,7 +94,9 @@ def all_claims(study: str, scales: Scales) -> list[str]:
             for one in claims
         ]
         heads = (_head(each, columns) for each in columns)
-        lines += table_rows(("claim", "paper", "met within", *heads, "reading, likely reason"), rows)
+        lines += table_rows(
+            ("claim", "paper", "met within", *heads, "reading, likely reason"), rows
+        )
     return lines
 
 
