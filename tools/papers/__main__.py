@@ -1,4 +1,4 @@
-"""`python -m tools.papers` writes the tables, `--check` names stale pages, `keep` keeps findings."""
+"""`python -m tools.papers` writes the tables; with `--check` it names stale pages."""
 
 from __future__ import annotations
 
