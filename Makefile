@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs papers notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ docs: install ## docs/reference/ from the code, and the site into build/docs
 	$(BIN)/python -m tools.reference
 	$(SPHINX) -W --keep-going -q . build/docs
 	@echo 'Open build/docs/index.html'
+
+papers: install ## the tables of PAPERS.md and the papers' claims, from evaluations/
+	$(BIN)/python -m tools.papers
 
 notebook: install ## examples/notebooks/*.ipynb from their sources, without outputs
 	$(BIN)/jupytext --to ipynb examples/notebooks/*.py

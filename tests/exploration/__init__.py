@@ -1,4 +1,4 @@
-"""Moves, leaves, exchanges of links and sessions of MQTT clients in every order of messages.
+"""Moves, leaves, exchanges of links, swaps of positions and sessions in every order of messages.
 
 Decisions
 ---------

@@ -19,6 +19,7 @@ from shoal.broker.effects import (
     Departed,
     EndLink,
     Hold,
+    Input,
     Left,
     LinkChanged,
     LinkState,
@@ -31,7 +32,7 @@ from shoal.broker.effects import (
     Returned,
     Started,
 )
-from shoal.broker.messages import PublicationBatch
+from shoal.broker.messages import Carrier
 from shoal.broker.strategy import StrategyFactory
 from tests.exploration.around import DOWN, World, evenly
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
@@ -54,14 +55,14 @@ class Disks(Network):
             name: tuple(sorted(other for ends in linked if name in ends for other in ends - {name}))
             for name in self.names
         }
-        started = self.lives.input(Started())
+        started = tuple(self.lives.input(self.starting(name)) for name in self.names)
         world = World(
             linked,
             linked,
             frozenset(),
             None,
             (None,) * len(self.names),
-            (started,) * len(self.names),
+            started,
             ((),) * len(self.ways),
         )
         closed = {way for ends, way in self.ways.items() if frozenset(ends) not in linked}
@@ -69,8 +70,12 @@ class Disks(Network):
         state = State(lives, ((),) * len(self.ways), frozenset(closed), (), 0, ((),), (world, None))
         draft = Draft(state)
         for who, _ in enumerate(self.names):
-            self.take(draft, who, started)
+            self.take(draft, who, started[who])
         return draft.state()
+
+    def starting(self, name: str) -> Input:
+        """The first input of a broker."""
+        return Started()
 
     # --- surroundings -----------------------------------------------------------------------------
 
@@ -229,7 +234,7 @@ class Disks(Network):
     def _number(self, input: int) -> int | None:
         if input not in self._carried:
             message = getattr(self.lives.inputs[input], "message", None) if input >= 0 else None
-            is_carrier = isinstance(message, PublicationBatch)
+            is_carrier = isinstance(message, Carrier)
             self._carried[input] = (
                 message.publications[0].publication.sequence if is_carrier else -1
             )

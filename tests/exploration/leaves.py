@@ -37,7 +37,15 @@ from typing import Any, NamedTuple
 
 from shoal.broker.effects import Leave, LinkChanged, LinkState, Requested
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unsubscribe
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import Subscription
 from shoal.overlays.coordination.part import Stage
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
@@ -48,7 +56,7 @@ from tests.exploration.disks import Disks
 from tests.exploration.network import DEAD, Draft, Ends, State
 from tests.exploration.search import Explored, exhaust, explore
 
-PROMISE, WISH = advertisement("a"), subscription("s")
+PROMISE, EXTRA, WISH = advertisement("a"), advertisement("extra"), subscription("s")
 LATE, OLD = subscription("late", client="L"), subscription("old", client="O")
 
 LINE: tuple[Ends, ...] = (("A", "B"), ("B", "C"))
@@ -73,6 +81,7 @@ class Play(NamedTuple):
     covering      whether covered subscriptions are not forwarded
     calm          "first" or "last": until the fault the events happen in one of these two orders
     awaited       whether publishers await acknowledgements; else the next broker settles
+    retracts      whether P takes back a second advertisement
     """
 
     links: tuple[Ends, ...] = LINE
@@ -88,6 +97,7 @@ class Play(NamedTuple):
     awaited: bool = True
     covering: bool = False
     calm: str = ""
+    retracts: bool = False
 
 
 class Script(NamedTuple):
@@ -100,6 +110,7 @@ class Script(NamedTuple):
     goes: str
     joins: Ends | tuple[()]
     patience: int
+    retracts: bool
     is_lossy: bool = False
 
 
@@ -113,6 +124,8 @@ class Seen(NamedTuple):
 
 class Leaves(Disks):
     """The network of a play, from the state in which all clients are known everywhere."""
+
+    shape = "tree"
 
     def __init__(self, play: Play, system: str = "tree") -> None:
         names = {end for ends in (*play.links, play.joins[:1]) for end in ends}
@@ -128,6 +141,7 @@ class Leaves(Disks):
             play.goes,
             play.joins,
             play.patience,
+            play.retracts,
         )
         draft = Draft(self.begin(play.links)._replace(seen=((), (), ())))
         draft.left = draft.left[0], script
@@ -176,6 +190,8 @@ class Leaves(Disks):
         script, play = self.script(draft), self.play
         if name == play.publishing:
             yield "P", Advertise(PROMISE)
+            if script.retracts:
+                yield "P", Advertise(EXTRA)
         if name == play.subscribing:
             yield "C", Subscribe(WISH)
         if name == play.comes and not script.comes:
@@ -197,7 +213,7 @@ class Leaves(Disks):
     # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
-        self._check(state)
+        self.check(state)
         assert state.now_us < END_US, "the play does not end"
         script, is_quiet = self.script(state), True
         ordinary = [*self.arrivals(state), *self.endings(state), *self._requests(state)]
@@ -254,6 +270,11 @@ class Leaves(Disks):
             self.change_script(draft, goes="")
             self._ask(draft, script.goes, "O", Unsubscribe(OLD.id))
             yield ("O unsubscribes",), draft.state()
+        if script.retracts and self._serves(state, play.publishing):
+            draft = Draft(state)
+            self.change_script(draft, retracts=False)
+            self._ask(draft, play.publishing, "P", Unadvertise(EXTRA.id))
+            yield ("P takes an advertisement back",), draft.state()
         for name in script.leaving_brokers:
             if self.is_alive(state, name):
                 draft = Draft(state)
@@ -328,7 +349,7 @@ class Leaves(Disks):
     def exhaust(self, most: int = 100_000_000) -> Explored:
         return exhaust(self.start, self.steps, self.describe, self.judge, most)
 
-    def _check(self, state: State) -> None:
+    def check(self, state: State) -> None:
         """Links that both ends take for the tree's form no cycle."""
         alive = [name for name in self.names if self.is_alive(state, name)]
         root = {name: name for name in alive}
@@ -353,16 +374,23 @@ class Leaves(Disks):
         problems += [f"{each} holds" for each in alive if world.holds[self.index[each]] is not None]
         if world.linked != world.lasting or world.ending:
             problems.append(f"links are {world.linked}, {world.lasting} last, {world.ending} end")
-        if not _is_tree(alive, world.linked):
-            problems.append(f"no tree of {alive}: {world.linked}")
-        return problems or self._judge_tables(state) + self._judge_deliveries(state)
+        if not self.is_sound(alive, world.linked):
+            problems.append(f"no {self.shape} of {alive}: {world.linked}")
+        return problems or self.judge_tables(state) + self._judge_deliveries(state)
 
-    def _judge_tables(self, state: State) -> list[str]:
+    def is_sound(self, names: list[str], links: frozenset[Pair]) -> bool:
+        """Whether these links form the shape of the system."""
+        return is_connected(names, links) and len(links) == len(names) - 1
+
+    @property
+    def wishes(self) -> list[tuple[Subscription, str]]:
+        """The subscriptions at the end, with their brokers."""
+        late = [(LATE, self.play.comes)] if self.play.comes else []
+        return [(WISH, self.play.subscribing), *late]
+
+    def judge_tables(self, state: State) -> list[str]:
         links = [tuple(sorted(ends)) for ends in self.world(state).linked]
-        wishes = [(WISH, self.play.subscribing)]
-        if self.play.comes:
-            wishes.append((LATE, self.play.comes))
-        expected = expected_tables(links, [(PROMISE, self.play.publishing)], wishes)
+        expected = expected_tables(links, [(PROMISE, self.play.publishing)], self.wishes)
         tables = {}
         for name in self.names:
             if self.is_alive(state, name):
@@ -391,8 +419,8 @@ def _root(root: dict[str, str], name: str) -> str:
     return name
 
 
-def _is_tree(names: list[str], links: frozenset[Pair]) -> bool:
+def is_connected(names: list[str], links: frozenset[Pair]) -> bool:
     reached = {names[0]}
     for _ in names:
         reached |= {end for ends in links if reached & ends for end in ends}
-    return reached == {*names} and len(links) == len(names) - 1
+    return reached == {*names}

@@ -328,6 +328,9 @@ _PAGES = {"": PAGE, **dict.fromkeys(SYSTEMS, SYSTEMS_PAGE)}
 # Keys of a scenario that name files or folders.
 PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"), ("costs", "path"))
 
+# Tables of what happens to a network during a run.
+CHANGES = ("bandwidth", "faults", "membership", "mobility", "churn", "bursts")
+
 
 def load_scenario(path: Path, overrides: Iterable[str] = ()) -> Scenario:
     """The scenario in a TOML file, with `key.path=value` overrides; else TomlError says why."""
@@ -354,6 +357,15 @@ def dump_scenario(scenario: Scenario, folder: Path) -> str:
     data, home = written_form(scenario), folder.resolve()
     _map_paths(data, lambda text: Path(os.path.relpath(text, home)).as_posix())
     return msgspec.toml.encode(data).decode()
+
+
+def changed_tables(scenario: Scenario) -> list[str]:
+    """The tables that change or hinder the network of a simulated run, and are not the defaults.
+
+    A live network has its machine's faults, and its operator changes it.
+    """
+    defaults = {one.name: one.default for one in msgspec.structs.fields(Scenario)}
+    return [name for name in CHANGES if getattr(scenario, name) != defaults[name]]
 
 
 def costs_by_broker(

@@ -45,7 +45,7 @@ import numpy.typing as npt
 
 from shoal.ledger import remembered
 from shoal.matching.domains import Beyond, number_predecessor
-from shoal.matching.relations.decisions import Values, regions
+from shoal.matching.relations.decisions import Values, remembered_regions
 from shoal.matching.relations.ordered_sets import OrderedSet, is_empty
 from shoal.model import Attributes, Filter
 
@@ -138,7 +138,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def _ranges(filter: Filter, attribute: str, is_text: bool) -> tuple[Range, ...]:
     found: list[Range] = []
-    for region in regions(filter):
+    for region in remembered_regions(filter):
         values = region.get(attribute)
         if values is None:
             return EVERYWHERE

@@ -213,20 +213,27 @@ def counted(claims: Sequence[StudyFinding], dataset: str, *, is_own: bool) -> li
 
 
 def missed_claims(claims: Sequence[StudyFinding]) -> list[StudyFinding]:
-    """Return the missed claims, with their context.
+    """Return the missed claims, with their whole texts."""
+    texts = whole_texts(claims)
+    return [
+        msgspec.structs.replace(one, claim=texts[one.id])
+        for one in claims
+        if one.verdict == "missed" and not one.is_again
+    ]
 
-    A claim that continues the one before it ("... and") is reported with that. On a further data
-    set the one before it may not be judged, so the first data set decides.
+
+def whole_texts(claims: Sequence[StudyFinding]) -> Mapping[str, str]:
+    """Return each claim's text by its id, one that continues the one before it with that.
+
+    On a further data set the one before it may not be judged, so the first data set decides.
     """
-    found, whole, begun = [], dict[str, str](), ""
+    texts, begun = dict[str, str](), ""
     for one in claims:
         if one.claim.startswith(_GOES_ON):
-            text = whole.setdefault(one.id, f"{begun} {one.claim}")
+            texts.setdefault(one.id, f"{begun} {one.claim}")
         else:
-            text = begun = whole[one.id] = one.claim
-        if one.verdict == "missed" and not one.is_again:
-            found.append(msgspec.structs.replace(one, claim=text))
-    return found
+            texts[one.id] = begun = one.claim
+    return texts
 
 
 def datasets(claims: Sequence[StudyFinding]) -> list[str]:

@@ -85,7 +85,10 @@ class PublisherNode:
         self.carry_out(self.machine.reconnected(broker, now_us), now_us)
 
     def leave(self, now_us: int) -> None:
-        """The client goes away; its connections' ends reach the brokers like its words."""
+        """The client goes away, and with it all that it holds back; its connections' ends reach the
+        brokers like its words.
+        """
+        self._kept = self._late = None
         self.carry_out(self.machine.leave(), now_us)
 
     def _woken(self, now_us: int, _: None) -> None:

@@ -164,4 +164,9 @@ class Refuge:
         self._queue.push(now_us + PAUSE_US, self._resume_publisher, node)
 
     def _resume_publisher(self, now_us: int, node: PublisherNode) -> None:
-        node.resume(now_us)
+        """It resumes at its broker, or goes on if that has begun to leave during the pause."""
+        broker = node.machine.broker
+        if self.refuge_for(broker) == broker:
+            node.resume(now_us)
+        else:
+            self._disconnect(now_us, (broker, broker, node))

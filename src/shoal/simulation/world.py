@@ -109,6 +109,8 @@ class World:
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
+        # Clients whose requests came when their broker had left.
+        self.too_late: list[tuple[ClientId, BrokerId]] = []
         self._joined: set[BrokerId] = set()
         self._meters: list[Meter] = []
         self._message_costs = message_costs
@@ -382,6 +384,7 @@ class World:
         self, now_us: int, broker: BrokerId, client: ClientId, request: Message
     ) -> None:
         if broker in self.departures:
+            self.too_late.append((client, broker))
             return
         at_us = now_us + self._latency_us[broker, client]
         self.queue.push(at_us, self.brokers[broker].receive, Requested(client, request))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import msgspec
 import numpy as np
@@ -93,7 +94,8 @@ def test_each_hours_figures_equal_a_plain_count(setting: DynatopsSetting, what: 
     plain = PlainCount(model, crowd)
     told = 0.0
     if what == "up":
-        told = sum(len(cluster) - 1 for cluster in model._clusters)
+        members = Counter(model._rules.cluster_of.tolist())
+        told = sum(count * (count - 1) for count in members.values())
     for changes in crowd.slots:
         before = plain.topics()
         model._crowd = crowd._replace(slots=[changes])
@@ -181,9 +183,9 @@ def test_users_by_hash_stay_wherever_they_go(setting: DynatopsSetting) -> None:
     model = DynatopsModel(setting, crowd)
     ring = HashRing(range(len(model.users)))
     expected = [ring.broker_of(f"user/{user}") for user in range(setting.users)]
-    assert model.broker_of == expected
+    assert model.broker_of.tolist() == expected
     assert not any(slot.handovers for slot in model.run())
-    assert model.broker_of == expected
+    assert model.broker_of.tolist() == expected
 
 
 def test_a_user_in_another_cell_roams() -> None:

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from shoal.experiments.dynatops.placing import ClusterKnowledge
+from shoal.experiments.dynatops.placing import KnownArrays, best_of_cluster
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
 
 
@@ -17,9 +17,7 @@ def test_the_compiled_choice_is_the_brokers_own() -> None:
         brokers, topics = generator.randint(1, 8), generator.randint(1, 6)
         before, now = (_users(generator, brokers, topics) for _ in range(2))
         loads = before.sum(axis=1).astype(np.int64)
-        users = before.copy()
-        knowledge = ClusterKnowledge(users, loads)
-        users[:], loads[:] = now, now.sum(axis=1)
+        known = KnownArrays(before > 0, loads)
         cluster = generator.sample(range(brokers), generator.randint(1, brokers))
         wanted = frozenset(generator.sample(range(topics), generator.randint(0, topics)))
         present, asked = generator.randrange(brokers), generator.choice([-1, *cluster])
@@ -30,13 +28,16 @@ def test_the_compiled_choice_is_the_brokers_own() -> None:
             seen = _served(now, asked, least)
             own = len(wanted) if least == 2 else 0
             visible[asked] = seen._replace(subscriptions=seen.subscriptions - own)
-        found = knowledge.best(
+        found = best_of_cluster(
             np.array(sorted(wanted), np.int64),
             np.array(cluster, np.int64),
-            present=present,
-            asked=asked,
-            least=least,
-            load_weight=weight,
+            known,
+            now,
+            now.sum(axis=1).astype(np.int64),
+            present,
+            asked,
+            least,
+            weight,
         )
         assert found == best_broker(wanted, visible, weight, present)
         stayed += found == present

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from shoal.experiments.dynatops.crowds.changes import CrowdChange
 from shoal.experiments.dynatops.crowds.users import (
     TOPICS_PER_MODE,
     TOPICS_PER_USER,
+    _LocatedSlots,
     check_trace,
     draw_crowd,
 )
@@ -53,6 +55,27 @@ def test_users_want_topics_of_their_and_their_friends_places() -> None:
     assert all(cells[user] in own for user, own in enumerate(wanted))
     assert all(1 <= len(own) <= 1 + 4 for own in wanted)
     assert {topic for own in wanted for topic in own} <= set(range(12 * 8))
+
+
+def test_friends_follow_a_user_that_comes_to_another_cell() -> None:
+    """The compiled changes are those of sets, change by change."""
+    crowd = draw_crowd(LOCATED)
+    slots = crowd.slots
+    assert isinstance(slots, _LocatedSlots)
+    friends, cells = slots._friends.tolist(), list(crowd.cells)
+    coming = iter(zip(slots._users.tolist(), slots._to.tolist(), strict=True))
+    followed = 0
+    for changes in slots:
+        expected: list[CrowdChange] = []
+        while len(expected) < len(changes):
+            user, cells[user] = next(coming)
+            followers = (each for each, own in enumerate(friends) if user in own)
+            for each in dict.fromkeys((user, *followers)):
+                wanted = frozenset([cells[each], *(cells[friend] for friend in friends[each])])
+                expected.append(CrowdChange(each, wanted, cells[each]))
+                followed += each != user
+        assert list(changes) == expected
+    assert followed > 500
 
 
 def test_stays_are_as_long_as_the_papers() -> None:

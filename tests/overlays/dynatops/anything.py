@@ -68,6 +68,7 @@ def ring_messages(
         st.builds(TopicCount, st.sampled_from(["t", ""]), NUMBERS, some), max_size=3
     ).map(tuple)
     yes = st.booleans()
+    former = st.one_of(st.none(), ages)
     known = st.lists(st.tuples(clients, NUMBERS), max_size=3).map(tuple)
     topics = st.lists(st.sampled_from(["t", ""]), max_size=3).map(tuple)
     figures = st.floats()
@@ -92,9 +93,11 @@ def ring_messages(
         SwapAsked: st.builds(SwapAsked, ages, brokers, brokers, topics),
         SwapAnswered: st.builds(SwapAnswered, ages, brokers, brokers, topics, figures),
         SwapWanted: st.builds(SwapWanted, ages, brokers, brokers, brokers, figures, figures),
-        ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes, yes),
+        ToRoot: st.builds(
+            ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, former, yes
+        ),
         ToHomes: st.builds(
-            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some, yes
+            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, former, some, yes
         ),
         EntryBound: st.builds(
             EntryBound,
@@ -114,7 +117,7 @@ def ring_messages(
             NUMBERS,
             NUMBERS,
             NUMBERS,
-            yes,
+            former,
             st.lists(st.builds(Stop, brokers, NUMBERS, NUMBERS), max_size=4).map(tuple),
             NUMBERS,
         ),

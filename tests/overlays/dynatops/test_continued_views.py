@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Effect, Requested, Send, TimerFired
-from shoal.broker.messages import Subscribe, Unsubscribe
+from shoal.broker.effects import Deliver, Effect, Requested, Send, TimerFired
+from shoal.broker.messages import RoutedPublication, Subscribe, Unsubscribe
+from shoal.model import MessageId
 from shoal.overlays.dynatops.in_views import BEGIN, InViews
 from shoal.overlays.dynatops.messages import (
+    Introduction,
     KnownTopics,
     RowsHandedOver,
     RowsWanted,
+    ToHomes,
     TopicInterest,
     TopicRow,
     ViewSaid,
@@ -18,8 +21,8 @@ from shoal.overlays.dynatops.messages import (
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.topics import interests
 from shoal.overlays.dynatops.topics.interests import Interests
-from shoal.overlays.dynatops.view import View, ViewPlaces
-from tests.broker.transcript import subscription
+from shoal.overlays.dynatops.view import Age, View, ViewPlaces
+from tests.broker.transcript import publication, subscription
 from tests.overlays.dynatops.test_membership import MEMBERS, Stage
 
 LIVES = {"A": 1, "B": 2, "C": 101, "D": 3}
@@ -111,6 +114,25 @@ def test_rows_that_came_before_a_former_broker_asked_for_its_own_stay() -> None:
 def topic_at_last() -> str:
     places = ViewPlaces(View(0, "", SWAPPED), Chord)
     return next(each for each in map(str, range(1_000)) if places.root(each) == "C")
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize(("first_view", "is_delivered"), [(FIRST, False), (NEXT, True)])
+def test_a_retransmission_is_new_to_a_member_since_its_first_view(
+    first_view: Age, is_delivered: bool, is_new: bool
+) -> None:
+    """An earlier incarnation may have delivered an unassured publication of an earlier view; not so
+    without one.
+    """
+    stage = AtC()
+    stage.subscribe("s", "t")
+    if not is_new:
+        stage.receive("A", Introduction(LIVES["A"], View(0, "", MEMBERS), knows=50))
+    stage.receive("A", ViewSaid(next_view()))
+    stage.receive("A", ViewSaid(next_view(MEMBERS, NEXT)))
+    row = RoutedPublication(publication(0, **{"$topic": "t"}), MessageId("A", "P", 0))
+    effects = stage.receive("A", ToHomes((row,), (2, "A"), "A", 1, 1, 1, first_view, ("C",)))
+    assert any(isinstance(each, Deliver) for each in effects) == (is_delivered or is_new)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Deliver
-from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
+from shoal.broker.effects import Deliver, Leave
+from shoal.broker.messages import Advertise, RoutedPublication, Subscribe, Unadvertise
 from shoal.model import Publication
 from shoal.overlays.tid.messages import Renew, TreeCopy, TreeId
 from shoal.overlays.tid.waiting import TidDeliveries
@@ -37,6 +37,24 @@ def test_a_new_tree_is_used_once_all_brokers_have_bound_to_it() -> None:
     first, _, second, _ = [copy.trees for _, _, copy in here.sent(TreeCopy)]
     assert first != second
     assert here.delivered() == [(1, "S"), (2, "S")]
+
+
+def test_a_leaving_broker_sends_no_changes_of_a_tree_that_it_has_not_announced() -> None:
+    """3 would take its way to the root from the change, over the broker that leaves."""
+    here = Stage([("1", "2"), ("2", "3"), ("1", "3")], "tid")
+    here.ask("1", "P", Advertise(advertisement("p")), Advertise(advertisement("q")))
+    here.ask("3", "S", Subscribe(subscription("s", client="S")))
+    here.settle()
+    here.handle("2", Leave())
+    here.settle()
+    here.fire("1", ("renew",))
+    here.ask("1", "P", Unadvertise("q"))
+    while here.links["1", "2"]:
+        here.carry("1", "2")
+    here.settle()
+    here.ask("1", "P", publish(1))
+    here.settle()
+    assert here.delivered() == [(1, "S")]
 
 
 def test_publications_on_a_new_tree_wait_for_those_on_the_former() -> None:

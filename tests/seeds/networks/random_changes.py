@@ -16,6 +16,7 @@ from shoal.simulation.judging.checkers import TimedSubscription
 from shoal.simulation.refuge import PAUSE_US
 from shoal.simulation.trace import Published
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
+from tests.systems import TREES
 
 
 class ChangingNetwork(RandomNetwork):
@@ -77,4 +78,9 @@ class ChangingNetwork(RandomNetwork):
     def run(self, until_us: int | None = None) -> list[str]:
         problems = super().run(until_us)
         stayed = self.leaving.keys() - self.world.departures.keys()
-        return problems + [f"{broker} has not left" for broker in sorted(stayed)]
+        problems += [f"{broker} has not left" for broker in sorted(stayed)]
+        if self.system in TREES:  # brokers of a tree stay until their publishers have gone
+            first = {each.publisher for each in self.kept_advertisements if each.id.endswith(".A0")}
+            too_late = self.world.too_late
+            problems += [f"{broker} left before {who}" for who, broker in too_late if who in first]
+        return problems

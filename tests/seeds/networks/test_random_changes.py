@@ -65,6 +65,8 @@ def test_joins_and_leaves_on_graphs_with_cycles_disturb_no_other_client(
             ("self_organising", False, 680),
             # A stranger's greeting over the link that replaces a leaving broker.
             ("self_organising", True, 225),
+            # A leaving broker sends a change of a tree that it has not announced.
+            ("tid", True, 610),
             # The successor of a leave leaves first.
             ("self_organising", True, 213),
             # A broker of a publisher's path leaves before the publisher arrives.

@@ -41,6 +41,15 @@ def test_a_staying_member_returns_to_the_view() -> None:
     _stay("dynatops", [31])
 
 
+def test_a_publisher_goes_on_from_a_refuge_that_leaves_while_it_pauses() -> None:
+    _stay("bluedove", [509])
+
+
+def test_a_broker_that_joined_delivers_retransmissions_of_views_that_it_was_in() -> None:
+    """Brokers swapped positions just after publications were sent, which no client awaited."""
+    _stay("dynatops", [596])
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("system", MODULES)
 def test_many_cancelled_leaves_lose_nothing(system: str) -> None:

@@ -5,6 +5,7 @@ Each system declares its size parameters (`System.size`), which become the optio
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -117,7 +118,7 @@ class NetworkOptions(NamedTuple):
     def _of_scenario(self, path: Path) -> NetworkFile:
         from shoal.experiments.live.networks import scenario_network
         from shoal.experiments.run_files import read_workload
-        from shoal.experiments.scenario import load_scenario
+        from shoal.experiments.scenario import changed_tables, load_scenario
 
         try:
             scenario = load_scenario(path, self.settings or ())
@@ -127,6 +128,12 @@ class NetworkOptions(NamedTuple):
                     f"brokers of the scenario: {len(workload.brokers)}: use 1 to {MAX_BROKERS}"
                 )
             _check_port(self.port, len(workload.brokers))
+            if tables := changed_tables(scenario):
+                named = ", ".join(f"[{each}]" for each in tables)
+                print(
+                    f"shoal up: {path}: {named} without effect: of simulated runs only",
+                    file=sys.stderr,
+                )
             return scenario_network(
                 scenario, workload, host=self.host, port=self.port, websockets=self.websockets
             )

@@ -16,6 +16,7 @@ import msgspec
 
 from shoal.experiments.dynatops.setting import (
     PLACED,
+    RECONFIGURED,
     UNITED_STATES,
     Area,
     DynatopsSetting,
@@ -102,7 +103,7 @@ class DynatopsCell(NamedTuple):
         """About how long it takes, in seconds."""
         setting = self.setting
         slots = setting.hours * (10 if setting.has_places else 5)
-        return slots * setting.users * (2 if setting.what in PLACED else 1) / 1_000_000
+        return slots * setting.users * (2 if setting.what in RECONFIGURED else 1) / 1_000_000
 
 
 class Files(NamedTuple):

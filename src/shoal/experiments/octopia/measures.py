@@ -12,6 +12,7 @@ import numpy as np
 from shoal.broker.effects import Effect, Loads, Started, WatchLoads
 from shoal.broker.messages import Advertise, Carrier, Message
 from shoal.broker.strategy import Strategy
+from shoal.experiments.octopia.repeated import RepeatedEffects
 from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import BitSet, HomeChange
 from shoal.overlays.tid.messages import Bind, TreeChange
@@ -30,15 +31,27 @@ class Tap(Protocol):
     def is_watched(self, broker: BrokerId) -> bool: ...
 
 
-def tapped(kind: type[Strategy], tap: Tap, window_us: int) -> type[Strategy]:
-    """Return the system, with `tap` called with its inputs."""
+def tapped(
+    kind: type[Strategy], tap: Tap, window_us: int, repeats_from_us: int | None
+) -> type[Strategy]:
+    """Return the system, with `tap` called with its inputs.
+
+    From `repeats_from_us` on effects are repeated (`RepeatedEffects`), if it is given.
+    """
 
     class Tapped(kind):  # type: ignore[misc, valid-type]  # a class that is given
+        _repeated: RepeatedEffects | None = None
+
         def receive(
             self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
         ) -> None:
             tap.received(self.broker, message, now_us)
-            super().receive(neighbour, message, now_us, out)
+            if repeats_from_us is None:
+                super().receive(neighbour, message, now_us, out)
+                return
+            if self._repeated is None:
+                self._repeated = RepeatedEffects(self.broker, self, repeats_from_us)
+            self._repeated.receive(neighbour, message, now_us, out, super().receive)
 
         def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
             tap.loads(self.broker, loads, now_us)

@@ -90,7 +90,7 @@ class OctopiaRun(RecordedRun[OctopiaMeasures], frozen=True, kw_only=True):
             if setting.part == "failures":
                 figures = _fail(setting, rows)
             else:
-                figures, series = _burst(setting, rows, max(1, MONITORED // self.scale))
+                figures, series = measure_burst(setting, rows, max(1, MONITORED // self.scale))
         return OctopiaMeasures(
             key=self.key, data=self.data, setting=setting, figures=figures, series=series
         )
@@ -134,10 +134,17 @@ class _Underlay:
         return Random(f"{self._seed}/{ends}").randint(LATENCY_US, self._most_us)
 
 
-def _world(setting: OctopiaSetting, product: Product, costs: ServiceCosts, tap: Tap) -> World:
+def _world(
+    setting: OctopiaSetting,
+    product: Product,
+    costs: ServiceCosts,
+    tap: Tap,
+    repeats_from_us: int | None = None,
+) -> World:
+    tap_in = partial(tapped, tap=tap, window_us=WINDOW_US, repeats_from_us=repeats_from_us)
     return World(
         product.links,
-        factory(setting.way, product, partial(tapped, tap=tap, window_us=WINDOW_US)),
+        factory(setting.way, product, tap_in),
         _Underlay(setting.latency_us, setting.seed),
         brokers=product.brokers,
         costs=costs,
@@ -319,15 +326,16 @@ def _costs(setting: OctopiaSetting) -> ServiceCosts:
     )
 
 
-def _burst(
-    setting: OctopiaSetting, rows: list[Rows], consecutive: int
+def measure_burst(
+    setting: OctopiaSetting, rows: list[Rows], consecutive: int, *, whole: bool = False
 ) -> tuple[dict[str, float], list[float]]:
+    """Publications with bursts; if `whole`, the machines handle all of them."""
     product = overlay(setting.clusters)
     clients = draw_clients(setting, product)
     host = clients.publishers[PUBLISHERS][1]
     others = [each for each in product.rows[product.position(host).region] if each != host]
     queues, deliveries = Queues(host, others, START_US), CountingDeliveries(PUBLISHERS)
-    world = _world(setting, product, _costs(setting), queues)
+    world = _world(setting, product, _costs(setting), queues, None if whole else START_US)
     world.trace.deliveries = deliveries  # type: ignore[assignment]  # it counts what it is given
     world.trace.published = _Nothing()
     _add_clients(world, clients, setting.advertising_us)

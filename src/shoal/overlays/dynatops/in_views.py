@@ -253,10 +253,11 @@ class InViews(BaseStrategy):
         is_next = self._begun is not None and view.continues(self._begun)
         continues = is_next and self.interests.is_complete
         early = self.ways.begin()
+        former = self._begun or view
         self._begun = view
         self.begin_routing(view, out)
         self.interests.begin(out, continues=continues)
-        self.outbox.begin(_again, out)
+        self.outbox.begin(former.age, _again, out)
         for message in early:
             with suppress(ProtocolError):  # the sender has the same view
                 self._handle_of_view(message, out)

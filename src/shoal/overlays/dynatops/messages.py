@@ -233,22 +233,22 @@ OfView = TopicMessage | ViewCarrier
 class ToRoot(ViewCarrier, frozen=True):
     """Publications of an entry's clients, on their way to the root of their topics.
 
-    `again`: they may have arrived in an earlier view. `in_turn`: homes hold them until their turn,
-    and the entry needs the names of those homes (`EntryBound`).
+    `first_view` is the earlier view in which they were first sent, if they were. `in_turn`: homes
+    hold them until their turn, and the entry needs the names of those homes (`EntryBound`).
     """
 
     root: BrokerId
     hops: int
-    again: bool
+    first_view: Age | None = None
     in_turn: bool = False
 
 
 class UserArriving(ViewCarrier, frozen=True):
-    """Base of carriers of publications to homes, `total` in number."""
+    """Base of carriers of publications to homes, `total` in number; `first_view` as in `ToRoot`."""
 
     total: int
     hops: int
-    again: bool
+    first_view: Age | None
 
 
 class ToHomes(UserArriving, frozen=True):

@@ -25,6 +25,7 @@ from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.outbox import TopicBatch
 from shoal.overlays.dynatops.topics.ways import Ways
+from shoal.overlays.dynatops.view import Age
 from shoal.overlays.tco.messages import AlongPath, Stop
 from shoal.overlays.tco.star import hub_of
 from shoal.overlays.tco.subscribers import TcoSubscribers, Topic
@@ -127,7 +128,7 @@ class TcoRouting:
         # Numbers that follow each other are as far from their place in the batch.
         for (topic, homes, _), group in groupby(enumerate(batch.publications), self._whither):
             publications = tuple(routed for _, routed in group)
-            self._send_along_tree(publications, topic, homes, batch.again, out)
+            self._send_along_tree(publications, topic, homes, batch.first_view, out)
 
     def _whither(self, placed: tuple[int, RoutedPublication]) -> tuple[Topic, _Homes, int]:
         place, routed = placed
@@ -140,7 +141,7 @@ class TcoRouting:
         publications: tuple[RoutedPublication, ...],
         topic: Topic,
         homes: _Homes,
-        again: bool,
+        first_view: Age | None,
         out: list[Effect],
     ) -> None:
         membership = self._membership
@@ -152,7 +153,7 @@ class TcoRouting:
             membership.life,
             len(homes),
             0,
-            again,
+            first_view,
             (),
             publications[0].message_id.number,
         )
@@ -207,7 +208,7 @@ class TcoRouting:
             carrier.life,
             carrier.total,
             carrier.hops + 1,
-            carrier.again,
+            carrier.first_view,
             stops,
             carrier.first,
         )

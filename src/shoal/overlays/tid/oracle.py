@@ -38,7 +38,7 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Tid]) -> list[str]:
                 here: BrokerId | None = home
                 before: BrokerId | None = None
                 steps = 0
-                while here is not None and steps <= len(brokers):
+                while here is not None and here in expected and steps <= len(brokers):
                     expected[here].add((subscription.id, before))
                     tree = brokers[here].trees.all.get(id)
                     here, before = (tree.last_hop if tree else None), here

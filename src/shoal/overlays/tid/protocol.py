@@ -198,6 +198,7 @@ class Tid(GraphStrategy):
             self._expected.pop(neighbour, None)
         self._cut(neighbour, out)
         for tree in self.trees.all.values():
+            tree.told.pop(neighbour, None)
             for id, hop in list(tree.entries):
                 if hop == neighbour and self.trees.unbind(tree, id, hop):
                     self._send_up(tree, Unbind(tree.id, id), out)
@@ -221,7 +222,7 @@ class Tid(GraphStrategy):
         for tree in self.trees.over(neighbour):
             promised = tuple(tree.advertisements)
             change = TreeChange(tree.id, LAST_VERSION, (), promised, tree.former)
-            out += [Send(each, change) for each in self._neighbours if each != neighbour]
+            out += [Send(each, change) for each in tree.told if each != neighbour]
             tree.version = LAST_VERSION
             tree.advertisements.clear()
             self.trees.fell(tree)
@@ -232,6 +233,7 @@ class Tid(GraphStrategy):
             if tree.advertisements:
                 promised = tuple(tree.advertisements.values())
                 change = TreeChange(tree.id, tree.version, promised, (), tree.former)
+                tree.told[neighbour] = None
                 out.append(Send(neighbour, change))
         out.append(Send(neighbour, TreesSaid()))
 
@@ -359,9 +361,9 @@ class Tid(GraphStrategy):
         if tree is None:
             self._on_known(message, hop, out)
             return
-        is_leaf = is_new and hop is not None and self._through is not None
-        told = [each for each in self._neighbours if each != hop and not is_leaf]
-        out += [Send(each, message) for each in told]
+        if is_new and (hop is None or self._through is None):  # else it is a leaf of this tree
+            tree.told = {each: None for each in self._neighbours if each != hop}
+        out += [Send(each, message) for each in tree.told]
         work = Work(MOST_WORK)
         for subscription in self.subscriptions.values():
             if tree.wants(subscription, work):
@@ -369,7 +371,7 @@ class Tid(GraphStrategy):
             elif self.trees.unbind(tree, subscription.id, None) and tree.advertisements:
                 self._send_up(tree, Unbind(tree.id, subscription.id), out)
         if is_new and tree.former:
-            self._echoes.begin(id, told, hop)
+            self._echoes.begin(id, tree.told, hop)
             if self._echoes.look(id, out):
                 self._use(id, out)
         if not tree.advertisements:

@@ -45,16 +45,28 @@ class TreeEntry:
 class SourceTree:
     """One tree: the way to its root (None here), its advertisements, and its bindings.
 
-    `former` is the tree that it replaces.
+    `former` is the tree that it replaces. `told` are the neighbours that this broker has announced
+    it to: they alone get its changes. A neighbour takes its way to the root from the first message
+    about a tree, so that must be an announcement.
     """
 
-    __slots__ = ("advertisements", "bound", "entries", "former", "id", "last_hop", "version")
+    __slots__ = (
+        "advertisements",
+        "bound",
+        "entries",
+        "former",
+        "id",
+        "last_hop",
+        "told",
+        "version",
+    )
 
     def __init__(self, id: TreeId, last_hop: BrokerId | None, former: TreeId = "") -> None:
         self.id = id
         self.last_hop = last_hop
         self.former = former
         self.version = 0
+        self.told: dict[BrokerId, None] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], TreeEntry] = {}
         # From how many sides each is bound.

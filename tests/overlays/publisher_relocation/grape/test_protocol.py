@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import MeasuredDelays
+from shoal.broker.effects import LinkChanged, LinkState, MeasuredDelays
 from shoal.broker.messages import Advertise, PublicationBatch, Subscribe, Unadvertise
 from shoal.clients.messages import MigrationAdvertisement, Paused, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
@@ -373,6 +373,18 @@ def test_decisions_at_the_same_time_do_not_fill_a_broker_beyond_its_limit() -> N
     stage.settle()
     moved = [message.path[-1] for _, _, message in stage.notified if isinstance(message, Relocate)]
     assert sorted(moved) == ["B2", "B2", "B3", "B3"]
+
+
+def test_no_room_is_asked_for_over_a_link_that_has_ended() -> None:
+    """It ended while the publisher measured ping times; the timeout ends the session."""
+    stage = grape(Priority.DELAY)
+    stage.measure("B3", busy(0.3))
+    fill_session(stage)
+    stage.handle("B1", LinkChanged("B2", LinkState.ENDED))
+    stage.take_transcript()
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 100, "B2": 40_000, "B3": 80}))
+    assert stage.take_transcript() == []
+    assert list(stage.timers) == [("B1", TIMER)]
 
 
 def test_a_session_ends_when_no_answer_about_room_comes() -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.relations.decisions import Values, regions
+from shoal.matching.relations.decisions import Values, remembered_regions
 from shoal.matching.segments import Dimension
 from shoal.model import Attributes, Filter
 
@@ -57,17 +57,17 @@ class LinearIndex:
         """File a filter, in place of the one with this id; ValueError when it is no box, and not
         several apart.
         """
-        boxes = _boxes(filter, self._attributes)
+        columns = _columns(filter, self._attributes)
         rows = self._rows.setdefault(id, [])
-        while len(rows) > len(boxes):
+        while len(rows) > len(columns):
             self._drop_row(rows[-1])
-        while len(rows) < len(boxes):
+        while len(rows) < len(columns):
             rows.append(len(self._ids))
             self._ids.append(id)
             if len(self._ids) > self._bounds.shape[1]:
                 self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)], axis=1)
-        for row, (low, high) in zip(rows, boxes, strict=True):
-            self._bounds[:, row] = [*low, *(-value for value in high)]
+        for row, column in zip(rows, columns, strict=True):
+            self._bounds[:, row] = column
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter."""
@@ -121,16 +121,15 @@ def _is_interval(values: Values) -> bool:
 
 
 @lru_cache(65_536)
-def _boxes(
-    filter: Filter, attributes: tuple[str, ...]
-) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-    """The lowest and highest value of each box on each attribute, both included."""
-    made = regions(filter)
+def _columns(filter: Filter, attributes: tuple[str, ...]) -> tuple[npt.NDArray[np.float64], ...]:
+    """Of each box the lowest values on all attributes, then the highest, negated; included."""
+    made = remembered_regions(filter)
     if any(set(each) - set(attributes) for each in made):
         raise ValueError(f"{filter!r} is not over {', '.join(attributes)}")
     parts = []
-    for name in attributes:
-        parts.append(Dimension(attribute=name).ranges(filter))
+    for dimension in _dimensions(attributes):
+        name = dimension.attribute
+        parts.append(dimension.ranges(filter))
         if any(name in each and not _is_interval(each[name]) for each in made):
             raise ValueError(f"{filter!r} is not a range of numbers on {name}")
     # As many different conjunctions as there are combinations of parts are all combinations.
@@ -142,9 +141,14 @@ def _boxes(
         for each in made
     }
     found = [
-        (tuple(part.low for part in each), tuple(part.high for part in each))
+        np.array([*(part.low for part in each), *(-part.high for part in each)])
         for each in product(*parts)
     ]
     if not found or len(bounds) != len(found) or len(made) != len(found):
         raise ValueError(f"{filter!r} is not one conjunction of ranges")
     return tuple(found)
+
+
+@lru_cache(16)
+def _dimensions(attributes: tuple[str, ...]) -> tuple[Dimension, ...]:
+    return tuple(Dimension(attribute=name) for name in attributes)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.experiments.dynatops.crowds.changes import CrowdChange, Topics
 from shoal.experiments.dynatops.crowds.columns import check_columns
-from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
+from shoal.experiments.dynatops.crowds.users import StudyCrowd
 from shoal.experiments.dynatops.setting import DynatopsSetting
 
 _COLUMNS = ("user", "symbol", "tweets", "first", "last")

@@ -16,8 +16,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shoal.experiments.dynatops.crowds.changes import (
+    NO_TOPIC,
+    CrowdChange,
+    CrowdChanges,
+    Numbers,
+    Topics,
+)
 from shoal.experiments.dynatops.crowds.columns import check_columns
 from shoal.experiments.dynatops.setting import DynatopsSetting
+from shoal.matching.compiled.kernels.compiler import kernel
 
 TOPICS_PER_USER = 5
 TOPICS_PER_MODE = 10
@@ -33,16 +41,7 @@ RHO, GAMMA = 0.55, 0.6
 # Cells are unequally liked; and most new ones are next to the last, of check-ins four in five.
 LIKED, BESIDE = 1.0, 0.8
 
-Topics = frozenset[int]
 Random = np.random.Generator
-
-
-class CrowdChange(NamedTuple):
-    """A user's new interests, and its cell."""
-
-    user: int
-    wanted: Topics
-    cell: int
 
 
 class CrowdSlots(Protocol):
@@ -50,7 +49,7 @@ class CrowdSlots(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Sequence[CrowdChange]]: ...
+    def __iter__(self) -> Iterator[Sequence[CrowdChange] | CrowdChanges]: ...
 
 
 class StudyCrowd(NamedTuple):
@@ -165,31 +164,68 @@ class _LocatedSlots:
         friends: Sequence[Sequence[int]],
         coming: Sequence[tuple[float, int, int]],
     ) -> None:
-        self._hours = hours
-        self._cells = cells
-        self._friends = friends
-        self._coming = coming
-        self._followers: list[list[int]] = [[] for _ in cells]
-        for user, others in enumerate(friends):
-            for friend in others:
-                self._followers[friend].append(user)
+        self._cells = np.array(cells, np.int32)
+        self._friends = np.array(friends, np.int32)
+        times = np.array([at for at, _, _ in coming])
+        self._ends = np.searchsorted(times, np.arange(1, hours + 1))
+        self._users = np.array([user for _, user, _ in coming], np.int32)
+        self._to = np.array([cell for _, _, cell in coming], np.int32)
+        # Users by the friend that they follow, and where each friend's begin.
+        of = self._friends.ravel()
+        self._followers = np.argsort(of, kind="stable") // max(1, self._friends.shape[1])
+        self._begins = np.searchsorted(np.sort(of), np.arange(len(cells) + 1))
 
     def __len__(self) -> int:
-        return self._hours
+        return len(self._ends)
 
-    def __iter__(self) -> Iterator[list[CrowdChange]]:
-        cells, place = list(self._cells), 0
-        for hour in range(self._hours):
-            slot: list[CrowdChange] = []
-            while place < len(self._coming) and self._coming[place][0] < hour + 1:
-                _, user, cell = self._coming[place]
-                cells[user] = cell
-                slot += (
-                    CrowdChange(each, _wanted(each, cells, self._friends), cells[each])
-                    for each in dict.fromkeys((user, *self._followers[user]))
+    def __iter__(self) -> Iterator[CrowdChanges]:
+        cells, begin = self._cells.copy(), 0
+        for end in self._ends.tolist():
+            users, to = self._users[begin:end], self._to[begin:end]
+            begin = end
+            yield CrowdChanges(
+                *_with_followers(
+                    users, to, cells, self._friends, self._followers, self._begins, NO_TOPIC
                 )
-                place += 1
-            yield slot
+            )
+
+
+@kernel
+def _with_followers(
+    users: Numbers,
+    to: Numbers,
+    cells: Numbers,
+    friends: Numbers,
+    followers: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    none: int,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """The changes of users that come to other cells, and of their followers; `cells` changes."""
+    most = len(users)
+    for user in users:
+        most += begins[user + 1] - begins[user]
+    changed, at = np.empty(most, np.int32), np.empty(most, np.int32)
+    wanted = np.full((most, friends.shape[1] + 1), none, np.int32)
+    made = 0
+    for number in range(len(users)):
+        user = users[number]
+        cells[user] = to[number]
+        for place in range(begins[user] - 1, begins[user + 1]):
+            each = user if place < begins[user] else followers[place]
+            if place >= begins[user] and each == user:
+                continue
+            changed[made], at[made] = each, cells[each]
+            wanted[made, 0] = cells[each]
+            count = 1
+            for friend in friends[each]:
+                is_new = True
+                for topic in wanted[made, :count]:
+                    is_new = is_new and topic != cells[friend]
+                if is_new:
+                    wanted[made, count] = cells[friend]
+                    count += 1
+            made += 1
+    return changed[:made], at[:made], wanted[:made]
 
 
 def _draw_visits(setting: DynatopsSetting, random: Random) -> Visits:

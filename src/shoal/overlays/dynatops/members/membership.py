@@ -69,8 +69,10 @@ class ViewMembership:
         self.before: tuple[BrokerId, ...] = ()
         # Messages sent for views since they were last asked for.
         self._spent = 0
-        # Whether an earlier incarnation of this broker may have been in a view.
-        self.may_have_been = False
+        # Whether an earlier incarnation of this broker may have been in a view, and the first one
+        # with this incarnation.
+        self._may_have_been = False
+        self._since: Age | None = None
         self._coordinates = MemberCoordinates(self.broker, parameters.places_on_earth)
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         coordinates, per_gateway = self._coordinates.of(first), parameters.per_gateway
@@ -88,6 +90,13 @@ class ViewMembership:
         """The other members of the view that this broker is in."""
         members = () if self.view is None else self.view.members
         return tuple(each for each in members if each != self.broker)
+
+    def may_have_been_in(self, age: Age) -> bool:
+        """Whether an earlier incarnation of this broker may have been in the view of that age.
+
+        A member starts in its last view, from its disk, and so enters later ones only.
+        """
+        return self._may_have_been and (self._since is None or age < self._since)
 
     def spend(self, messages: int) -> None:
         """Count messages that are sent for a view."""
@@ -110,7 +119,7 @@ class ViewMembership:
         self.life = now_us
         known = known_view(facts, self._parameters.per_gateway)
         if known is not None:
-            self.may_have_been = True
+            self._may_have_been = True
             self._start_in(known)
         if self.others:
             self._wait(now_us, out)
@@ -155,7 +164,7 @@ class ViewMembership:
         match message:
             case Introduction(life, view, knows, coordinates):
                 self._coordinates.note(neighbour, coordinates)
-                self.may_have_been |= knows not in (None, self.life)
+                self._may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
                 self._on_view(view, neighbour, now_us, out)
             case ViewSaid(view):
@@ -456,7 +465,8 @@ class ViewMembership:
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""
-        self.may_have_been |= self.view is None or self._has_asked
+        self._may_have_been |= self.view is None or self._has_asked
+        self._since = self._since or view.age
         self._has_asked = False
         self.view = view
         self._by_name = tuple(sorted(view.members))

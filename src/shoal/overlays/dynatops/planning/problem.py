@@ -38,6 +38,12 @@ class TopicTrees(NamedTuple):
     order: Numbers
     depths: Amounts
 
+    def of_roots(self, roots: Sequence[int]) -> TopicTrees:
+        """The trees of topics with these roots, of those of all positions (`trees_of`)."""
+        rows, of = np.unique(np.array(roots, np.int32), return_inverse=True)
+        trees = (self.parents[rows], self.order[rows], self.depths[rows])
+        return TopicTrees(of.astype(np.int32), rows, *trees)
+
 
 class PlacementProblem(NamedTuple):
     """Input of a placement.

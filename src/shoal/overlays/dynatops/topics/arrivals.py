@@ -2,7 +2,8 @@
 
 For each stream from an entry (a publisher, or its topic) numbers increase; a retransmission in a
 later view has a number that was here. Publications that wait here until their turn are delivered in
-order.
+order. An unassured publication is dropped if an earlier incarnation of this broker may have
+delivered it: if that may have been in the view in which it was first sent.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class TopicArrivals:
         number = routed.message_id.number
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, number)
-        if not carrier.again:
+        if carrier.first_view is None:
             self._first.setdefault(stream, number)
         if number > last and not self._was_here(carrier, routed, stream):
             self._home.deliver(routed, carrier.hops, out)
@@ -85,7 +86,12 @@ class TopicArrivals:
 
         Publications behind one that was first sent in this incarnation were first sent in it, too.
         """
-        if routed.publication.assured or not carrier.again or not self._membership.may_have_been:
+        view = carrier.first_view
+        if (
+            routed.publication.assured
+            or view is None
+            or not self._membership.may_have_been_in(view)
+        ):
             return False
         first = self._first.get(stream)
         return first is None or routed.message_id.number < first

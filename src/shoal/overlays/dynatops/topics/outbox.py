@@ -21,6 +21,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.messages import EntryBound, PublicationArrived
 from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.turns import PublisherTurns
+from shoal.overlays.dynatops.view import Age
 
 # Publications in one message; more travel in several.
 PER_MESSAGE = 512
@@ -42,9 +43,12 @@ class _PublishRequest:
 
 
 class _PendingPublication:
-    """A publication in transit; `homes` have it, in this view."""
+    """A publication in transit; `homes` have it, in this view.
 
-    __slots__ = ("has_been_sent", "homes", "key", "line", "request", "routed")
+    `first_view` is the earlier view in which it was first sent, if it was.
+    """
+
+    __slots__ = ("first_view", "homes", "key", "line", "request", "routed")
 
     def __init__(
         self, routed: RoutedPublication, key: str | None, line: Line, request: _PublishRequest
@@ -54,7 +58,7 @@ class _PendingPublication:
         self.line = line
         self.request = request
         self.homes: set[BrokerId] = set()
-        self.has_been_sent = False
+        self.first_view: Age | None = None
 
 
 class _OutboxLine:
@@ -74,11 +78,11 @@ class _OutboxLine:
 
 
 class TopicBatch(NamedTuple):
-    """Publications to one root: `again` if they may have arrived in an earlier view."""
+    """Publications to one root, with the earlier view in which they were first sent, if any."""
 
     root: BrokerId
     publications: tuple[RoutedPublication, ...]
-    again: bool
+    first_view: Age | None
     in_turn: bool = False
 
 
@@ -142,12 +146,16 @@ class TopicOutbox:
         self._send_due(out)
 
     def begin(
-        self, again: Callable[[RoutedPublication], RoutedPublication], out: list[Effect]
+        self,
+        former: Age,
+        again: Callable[[RoutedPublication], RoutedPublication],
+        out: list[Effect],
     ) -> None:
-        """In a new view: send all that is left."""
+        """In a new view: send all that is left, with the former view if it was sent in that."""
         for name, line in self._lines.items():
             for pending in line.sent.values():
                 pending.routed = again(pending.routed)
+                pending.first_view = pending.first_view or former
                 pending.homes.clear()
             line.waiting.extendleft(reversed(line.sent.values()))
             line.sent.clear()
@@ -246,7 +254,7 @@ class TopicOutbox:
             root = self._root_of(pending.key)
             if not root or (line.sent and root != line.root):
                 break
-            if batch and pending.has_been_sent != batch[0].has_been_sent:
+            if batch and pending.first_view != batch[0].first_view:
                 break
             line.root = root
             line.sent[number_of(pending.routed)] = pending
@@ -279,14 +287,13 @@ class TopicOutbox:
 def _batches(
     pending: Iterable[tuple[BrokerId, _PendingPublication]], *, in_turn: bool = False
 ) -> list[TopicBatch]:
-    """By root, with retransmissions apart."""
-    found: dict[tuple[BrokerId, bool], list[RoutedPublication]] = {}
+    """By root, with retransmissions apart, by the view in which they were first sent."""
+    found: dict[tuple[BrokerId, Age | None], list[RoutedPublication]] = {}
     for root, each in pending:
-        found.setdefault((root, each.has_been_sent), []).append(each.routed)
-        each.has_been_sent = True
+        found.setdefault((root, each.first_view), []).append(each.routed)
     return [
-        TopicBatch(root, tuple(publications[start : start + PER_MESSAGE]), again, in_turn)
-        for (root, again), publications in found.items()
+        TopicBatch(root, tuple(publications[start : start + PER_MESSAGE]), first_view, in_turn)
+        for (root, first_view), publications in found.items()
         for start in range(0, len(publications), PER_MESSAGE)
     ]
 

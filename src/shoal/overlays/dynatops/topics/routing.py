@@ -29,6 +29,7 @@ from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.outbox import TopicBatch, alike, number_of, runs
 from shoal.overlays.dynatops.topics.ways import Ways
+from shoal.overlays.dynatops.view import Age
 
 # The most homes that are shown to an operator.
 NAMED = 5
@@ -41,7 +42,7 @@ class _Held(NamedTuple):
     entry: BrokerId
     life: int
     hops: int
-    again: bool
+    first_view: Age | None
     in_turn: bool
 
 
@@ -95,31 +96,33 @@ class TopicRouting:
         """Send publications of local clients to their root."""
         view, life = self._membership.view, self._membership.life
         assert view is not None
-        root, publications, again, in_turn = batch
+        root, publications, first_view, in_turn = batch
         if root == self._broker:
-            self._at_root(_Held(publications, root, life, 0, again, in_turn), out)
+            self._at_root(_Held(publications, root, life, 0, first_view, in_turn), out)
         else:
-            carrier = ToRoot(publications, view.age, self._broker, life, root, 1, again, in_turn)
+            carrier = ToRoot(
+                publications, view.age, self._broker, life, root, 1, first_view, in_turn
+            )
             self._ways.send(root, carrier, out)
 
     def to_root(self, carrier: ToRoot, out: list[Effect]) -> None:
         """A neighbour has passed on publications."""
-        publications, age, entry, life, root, hops, again, in_turn = (
+        publications, age, entry, life, root, hops, first_view, in_turn = (
             carrier.publications,
             carrier.age,
             carrier.entry,
             carrier.life,
             carrier.root,
             carrier.hops,
-            carrier.again,
+            carrier.first_view,
             carrier.in_turn,
         )
         if root == self._broker:
-            self._at_root(_Held(publications, entry, life, hops, again, in_turn), out)
+            self._at_root(_Held(publications, entry, life, hops, first_view, in_turn), out)
             return
         self.relayed += len(publications)
-        routing_decision = ToRoot(publications, age, entry, life, root, hops + 1, again, in_turn)
-        self._ways.send(root, routing_decision, out)
+        passed_on = ToRoot(publications, age, entry, life, root, hops + 1, first_view, in_turn)
+        self._ways.send(root, passed_on, out)
 
     def _at_root(self, held: _Held, out: list[Effect]) -> None:
         if self._held or not self._interests.is_complete:
@@ -144,7 +147,7 @@ class TopicRouting:
             attributes = routed.publication.attributes
             homes = tuple(self._interests.homes(attributes))
             topic = key_of(attributes, self._topic)
-            if topic is not None and not held.again:
+            if topic is not None and held.first_view is None:
                 self._home.rooted(topic, homes, out)
             found.append((routed, homes))
         going = alike(found) if held.in_turn else runs(found)
@@ -158,7 +161,7 @@ class TopicRouting:
                 held.life,
                 len(homes),
                 held.hops,
-                held.again,
+                held.first_view,
                 homes,
                 held.in_turn,
             )

@@ -149,7 +149,7 @@ def _copies(message: ToHomes, targets: tuple[BrokerId, ...]) -> ToHomes:
         message.life,
         message.total,
         message.hops + 1,
-        message.again,
+        message.first_view,
         targets,
         message.in_turn,
     )

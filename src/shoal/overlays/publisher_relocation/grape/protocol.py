@@ -401,7 +401,7 @@ class Grape:
         request = PlaceRequest(session.id, decision.path, session.per_s, share)
         timeout_us = self._parameters.answer_timeout_us
         out.append(SetTimer(_timer(session.id.publisher), now_us + timeout_us))
-        out.append(Send(decision.path[1], request))
+        self._send_on(decision.path[1], request, out)
         return True
 
     def _place_requested(
@@ -447,7 +447,7 @@ class Grape:
     def _send_on(
         self, neighbour: BrokerId, message: PlaceRequest | PlaceAnswer, out: list[Effect]
     ) -> None:
-        """Forward along a path, unless the tree has changed: then the asker's timeout ends it."""
+        """Send along a path, unless the tree has changed: then the asker's timeout ends it."""
         if self.traces.is_linked(neighbour):
             out.append(Send(neighbour, message))
 

@@ -84,15 +84,19 @@ def predicted_prices(
     if hops is None:
         hops = trees_of(structure, range(size)).depths
     linked = _linked(structure)
-    both = linked.astype(int)
+    # Products of floats are much faster, and exact.
+    both = linked.astype(float)
     # (positions, positions): links of one that the other lacks.
     more = both.sum(axis=1)[None, :] - both @ both.T
-    moving = (hops + (_INTRODUCTIONS + _ENDS) * more)[list(start), :].astype(float)
+    moving = (hops + (_INTRODUCTIONS + _ENDS) * more)[list(start), :]
     return Prices(float(size - 1), _but_none_at(moving, start), start)
 
 
-def change_messages(structure: Structure, before: Mapping, after: Mapping) -> int:
-    """The messages that brokers send to change from one mapping to another (`View.base`).
+def change_messages(
+    structure: Structure, before: Mapping, after: Mapping, hops: Amounts | None = None
+) -> int:
+    """The messages that brokers send to change from one mapping to another (`View.base`); `hops`
+    (from, to) if known.
 
     Brokers are numbered by name. A view goes to each, the rows of topics go from each former broker
     of a position to the new one, over the new paths; links that come up are introduced from both
@@ -100,7 +104,8 @@ def change_messages(structure: Structure, before: Mapping, after: Mapping) -> in
     """
     if list(before) == list(after):
         return 0
-    hops = trees_of(structure, range(structure.size)).depths
+    if hops is None:
+        hops = trees_of(structure, range(structure.size)).depths
     former = inverse(before)
     handed = sum(
         int(hops[after[former[position]], position])

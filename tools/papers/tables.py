@@ -1,0 +1,127 @@
+"""Kept findings as tables in Markdown: counts, the claims that `PAPERS.md` shows, all claims.
+
+A cell is a verdict with the measurement behind it. Columns are scales and, on a paper's own page,
+also data sets or readings, which are judged one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from shoal.report.study import (
+    VERDICTS,
+    StudyFinding,
+    count_verdicts,
+    counted,
+    datasets,
+    reason,
+    sections,
+    whole_texts,
+)
+from shoal.report.study_pages import table_rows
+from tools.papers.kept import KeptStudy
+from tools.papers.shown import PAPERS, SHOWN
+
+Scales: TypeAlias = Mapping[str, KeptStudy]
+OWN = " (aim of ours)"
+PLACE = "docs/background/papers"
+
+
+class _Column(NamedTuple):
+    """A column of measurements: at one scale, on one data set or by one reading."""
+
+    scale: str
+    dataset: str
+    claims: Mapping[str, StudyFinding]
+
+
+def counts(kept: Mapping[str, Scales]) -> list[str]:
+    """A row for each study and scale: how many claims have each verdict, on its first data set."""
+    columns = ("paper", "systems", "scale", "claims", *VERDICTS, "turn", "details")
+    rows = []
+    for study, scales in kept.items():
+        for scale, one in scales.items():
+            of_paper = counted(one.claims, datasets(one.claims)[0], is_own=False)
+            found = count_verdicts(of_paper)
+            paper = PAPERS[study]
+            rows.append(
+                (
+                    paper.title,
+                    ", ".join(f"`{each}`" for each in paper.systems),
+                    scale,
+                    str(len(of_paper)),
+                    *(str(found.get(verdict, "")) for verdict in VERDICTS),
+                    str(sum(each.turns for each in of_paper) or ""),
+                    f"[page]({PLACE}/{paper.page}.md), [all claims]({PLACE}/claims/{study}.md)",
+                )
+            )
+    return table_rows(columns, rows)
+
+
+def shown_claims(study: str, scales: Scales) -> list[str]:
+    """The claims that stand for a paper, on its first data set, a column for each scale."""
+    columns = [each for each in _columns(scales) if each.dataset == _first(scales)]
+    claims = columns[0].claims
+    texts = whole_texts(list(claims.values()))
+    rows = [
+        (f"{texts[id]}{OWN * claims[id].is_own}", claims[id].paper, *_cells(id, columns))
+        for id in SHOWN[study]
+    ]
+    return table_rows(("claim", "paper", *(f"here, scale {each.scale}" for each in columns)), rows)
+
+
+def all_claims(study: str, scales: Scales) -> list[str]:
+    """The page with every claim of a paper, and every aim of ours, section by section."""
+    columns = list(_columns(scales))
+    lines = [f"# {PAPERS[study].title}: every claim", ""]
+    for scale, one in scales.items():
+        lines += [
+            f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts[1:])}.",
+            "",
+        ]
+    everything = [each for one in scales.values() for each in one.claims]
+    for section, claims in sections(everything).items():
+        lines += [f"## {section}", ""]
+        rows = [
+            (
+                f"{one[0].claim}{OWN * one[0].is_own}",
+                one[0].paper,
+                one[0].band,
+                *_cells(one[0].id, columns),
+                reason(one),
+            )
+            for one in claims
+        ]
+        heads = (_head(each, columns) for each in columns)
+        lines += table_rows(
+            ("claim", "paper", "met within", *heads, "reading, likely reason"), rows
+        )
+    return lines
+
+
+def _columns(scales: Scales) -> Iterator[_Column]:
+    for scale, one in scales.items():
+        for name in datasets(one.claims):
+            claims = {each.id: each for each in one.claims if each.dataset == name}
+            yield _Column(scale, name, claims)
+
+
+def _first(scales: Scales) -> str:
+    return datasets(next(iter(scales.values())).claims)[0]
+
+
+def _head(column: _Column, columns: Sequence[_Column]) -> str:
+    is_alone = len({each.dataset for each in columns}) == 1
+    return f"scale {column.scale}" if is_alone else f"{column.dataset}, scale {column.scale}"
+
+
+def _cells(id: str, columns: Sequence[_Column]) -> Iterator[str]:
+    """The verdict and the measurement of a claim, for each column that has it."""
+    for column in columns:
+        one = column.claims.get(id)
+        yield "" if one is None else ": ".join(filter(None, (_verdict(one), one.ours)))
+
+
+def _verdict(one: StudyFinding) -> str:
+    return f"**{one.verdict}**" if one.verdict == "missed" else one.verdict
