@@ -84,6 +84,31 @@ def test_a_new_broker_repeats_its_hello_until_answered() -> None:
     assert "FederationHello" not in said
 
 
+def test_a_new_broker_whose_first_link_fails_repeats_its_hello(network: Network) -> None:
+    """The link was ending for the broker's former incarnation; the first answers are lost."""
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    restart(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.joining.repeats = True
+    for is_ready in (False, True):
+        federation.linked("B2", is_ready, network["B3"].now_us)
+    network.is_slow = True
+    network.after(1)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    network.after(2)
+    assert federation.joining.is_told
+    assert retained(network, "B3") == {"a": b"x"}
+    # From now on it is a member, and may be an end of a split.
+    said = controls_said(network)
+    network.cut("B2", "B3")
+    network.heal("B2", "B3")
+    network.after(1)
+    assert said.count("Rejoined") == 2
+
+
 def test_only_one_broker_answers_if_all_agree(network: Network) -> None:
     network["B1"].connect("p").publish("a", b"x", retain=True)
     restart(network, "B3")

@@ -12,7 +12,8 @@ end with the same state in any order. Long answers are sent in time slices; publ
 meanwhile arrive as everywhere.
 
 When a link that was given up is back, the network was split, and the brokers beyond its ends have
-missed as much. Each end sends Rejoined, asks the other part, and forwards the messages that are new
+missed as much. A broker that is no member yet is no end of a split, whichever of its links fail: it
+has nothing that others miss, and Rejoined is not repeated if its answers are lost. Each end sends Rejoined, asks the other part, and forwards the messages that are new
 to it to all; and every broker announces its clients to all others. If another link has reconnected
 the parts, one end may not know of the split: then the other end sends to all also the messages that
 the other part did not have.
@@ -110,7 +111,8 @@ class FederationJoining:
         self._others: OrderedDict[str, int] = OrderedDict()
         # Whether a broker has answered, and all differing state has come.
         self.is_told = False
-        # Whether this broker repeats Hello until another one answers.
+        # Whether this broker is no member yet: it repeats Hello until another one has answered, and
+        # all differing state has come.
         self.repeats = False
         self._told: set[int] = set()
 
@@ -124,7 +126,8 @@ class FederationJoining:
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """Handle a link that is ready, or one that was given up and has split the network."""
         if not is_ready:
-            self._apart.add(neighbour)
+            if not self.repeats:
+                self._apart.add(neighbour)
         elif self._apart:
             self._has_rejoined = True
             # If the other end never gave its link up, it may not know of the split.
@@ -250,6 +253,7 @@ class FederationJoining:
                 self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
                 self._send_join_control(broker, Tell(self._broker_id), now_us)
         self.is_told = self._asked is None
+        self.repeats = self.repeats and not self.is_told
 
     def _send_join_control(self, to: str, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)
