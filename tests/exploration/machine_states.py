@@ -15,6 +15,7 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
 from shoal.matching import MatchIndex
 from shoal.matching.relations.overlap_candidates import OverlapCandidates
@@ -114,12 +115,17 @@ _CODE = (FunctionType, MethodType, BuiltinMethodType)
 _ROWS = (AdvertisementEntry, SubscriptionEntry)
 
 
-def _plain(value: Any, met: dict[int, int]) -> Any:
-    """The object as tuples and atoms; an object met before is its number."""
+def _plain(value: Any, met: dict[int, tuple[int, Any]]) -> Any:
+    """The object as tuples and atoms; an object met before is its number.
+
+    `met` keeps the objects, as another object may get the id of one that is gone.
+    """
     if isinstance(value, _ATOMS):
         return value
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, np.ndarray | np.generic):
+        return str(value.dtype), value.shape, value.tobytes()
     if isinstance(value, Filter):
         return repr(value.expression)
     if isinstance(value, (*_CODE, count)):
@@ -129,8 +135,8 @@ def _plain(value: Any, met: dict[int, int]) -> Any:
     if isinstance(value, set | frozenset):
         return tuple(sorted([repr(_plain(each, met)) for each in value]))
     if id(value) in met:
-        return "met", met[id(value)]
-    met[id(value)] = len(met)
+        return "met", met[id(value)][0]
+    met[id(value)] = len(met), value
     name = type(value).__name__
     if isinstance(value, Mapping):
         return name, tuple([(_plain(k, met), _plain(v, met)) for k, v in value.items()])
