@@ -16,7 +16,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId
 from shoal.overlays.graph import MESSAGES
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import MODULES, SYSTEMS
 from shoal.overlays.system import System
 from tests.flooding import Flooding, Parameters
 from tests.seeds.networks.random_stays import StayingNetwork
@@ -60,7 +60,10 @@ class Witness:
         return [row.content for row in self._rows.values() if repr(row.seen) != row.content]
 
 
-@pytest.mark.parametrize("system", each_protocol("flooding"))
+GUESTS = [name for name in SYSTEMS if name not in MODULES]
+
+
+@pytest.mark.parametrize("system", each_protocol(*GUESTS))
 def test_inputs_and_effects_never_change(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     witness = Witness(monkeypatch)
     network = StayingNetwork(1, system=system)

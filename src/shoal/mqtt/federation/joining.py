@@ -12,11 +12,13 @@ end with the same state in any order. Long answers are sent in time slices; publ
 meanwhile arrive as everywhere.
 
 When a link that was given up is back, the network was split, and the brokers beyond its ends have
-missed as much. A broker that is no member yet is no end of a split, whichever of its links fail: it
-has nothing that others miss, and Rejoined is not repeated if its answers are lost. Each end sends Rejoined, asks the other part, and forwards the messages that are new
+missed as much. Each end sends Rejoined, asks the other part, and forwards the messages that are new
 to it to all; and every broker announces its clients to all others. If another link has reconnected
 the parts, one end may not know of the split: then the other end sends to all also the messages that
 the other part did not have.
+
+A broker that is no member yet is no end of a split, whichever of its links fail: it has nothing
+that others miss, and Rejoined is not repeated if the answers are lost.
 
 | hears | sends |
 | --- | --- |
