@@ -66,6 +66,15 @@ async def test_a_client_that_hangs_up_while_it_waits_is_not_admitted(early: list
 
 
 @on_loop
+async def test_a_client_that_disconnects_while_it_waits_may_send_nothing_more() -> None:
+    async with waiting_client(Disconnect()) as (front_end, _, writer):
+        (connection,) = front_end._sockets
+        assert connection.wants_reading
+        writer.write(encode(SUBSCRIBE, MQTT_5))
+        await until(lambda: not connection.wants_reading)
+
+
+@on_loop
 async def test_packets_behind_a_connect_that_waits_are_handled_later() -> None:
     async with waiting_client(SUBSCRIBE) as (front_end, reader, writer):
         (connection,) = front_end._sockets

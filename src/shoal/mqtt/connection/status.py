@@ -109,13 +109,12 @@ class ConnectionStatus:
     def wants_reading(self) -> bool:
         """False while the driver should not read: too many bytes are held.
 
-        A client without its CONNACK is read until it sends a packet that may be handled: so the
-        broker notices that the client has hung up. A DISCONNECT announces that; nothing that
-        follows it counts.
+        A client without its CONNACK is read until it sends more than a DISCONNECT: so the broker
+        notices that the client has hung up.
         """
         if self.is_entering:
             held, decoder = self._held.packets, self._decoder
-            has_more = held and type(held[0]) is not Disconnect
+            has_more = len(held) > 1 or (held and type(held[0]) is not Disconnect)
             return not (has_more or decoder.unfinished or decoder.failure)
         return self.state is not ConnectionState.CONNECTED or self._held.has_room
 
