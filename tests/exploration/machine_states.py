@@ -21,9 +21,6 @@ from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import Filter
 from shoal.overlays.tree.routing_table import AdvertisementEntry, SubscriptionEntry
 
-# The number of machines that are kept; each may have some 100 kB.
-MOST_RECENT = 100
-
 
 class Participant(Protocol):
     """A broker or a client; `facts` is the part of its state that the explorer reads."""
@@ -54,8 +51,6 @@ class MachineStates:
         self._numbers: dict[bytes, int] = {}
         self._input_numbers: dict[bytes, int] = {}
         self._steps: dict[tuple[int, int, int], Step] = {}
-        # Machines in the states reached last, which their next inputs need not rebuild.
-        self._recent: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self._histories)
@@ -80,15 +75,10 @@ class MachineStates:
         key = life, input, now_us
         step = self._steps.get(key)
         if step is None:
-            machine, history = self._recent.pop(life, None), self._histories[life]
-            if machine is None:
-                machine = self.machine(life)
+            machine, (make, *taken) = self.machine(life), self._histories[life]
             effects = self._translate(machine, machine.take(self.inputs[input], now_us))
-            after = self._number(machine, (*history, (input, now_us)))
+            after = self._number(machine, (make, *taken, (input, now_us)))
             step = self._steps[key] = Step(after, effects)
-            self._recent[after] = machine
-            if len(self._recent) > MOST_RECENT:
-                del self._recent[next(iter(self._recent))]
         return step
 
     def machine(self, life: int) -> Any:
