@@ -84,6 +84,35 @@ def test_a_new_broker_repeats_its_hello_until_answered() -> None:
     assert "FederationHello" not in said
 
 
+def test_a_new_broker_whose_link_was_lost_repeats_its_hello_until_answered() -> None:
+    network = Network("B1", "B2")
+    joiner = network["B2"]
+    assert joiner.clients.federation is not None
+    joiner.clients.federation.joining.repeats = network.is_slow = True
+    for is_ready in (False, True):
+        joiner.clients.federation.linked("B1", is_ready, joiner.now_us)
+    said = controls_said(network)
+    joiner.after(60)
+    assert said.count("FederationHello") > 50
+    network.is_slow = False
+    network.settle()
+    network.after(5)
+    said.clear()
+    network.after(60)
+    assert "FederationHello" not in said
+
+
+def test_a_joined_broker_asks_once_after_a_split(network: Network) -> None:
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.joining.repeats = True
+    federation.joined(network["B3"].now_us)
+    network.cut("B2", "B3")
+    network.heal("B2", "B3")
+    network.after(60)
+    assert federation.joining._hellos == 1
+
+
 def test_only_one_broker_answers_if_all_agree(network: Network) -> None:
     network["B1"].connect("p").publish("a", b"x", retain=True)
     restart(network, "B3")

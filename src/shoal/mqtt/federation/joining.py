@@ -166,7 +166,7 @@ class FederationJoining:
     def _send_hello(self, now_us: int) -> None:
         """Send Hello to all, or to those that have not answered."""
         self._asked_us = now_us
-        is_known = self._is_answered or self._has_rejoined
+        is_known = self._is_answered or (self._has_rejoined and not self._hellos)
         for broker in self._unheard(now_us) if is_known else (EVERY_BROKER,):
             self._send_join_control(broker, FederationHello(self._broker_id), now_us)
 
@@ -180,8 +180,8 @@ class FederationJoining:
                 self._send_join_control(broker, self._here(), now_us)
                 self._send_clients_and_members(EVERY_BROKER, now_us)
             case Here(broker, digest):
+                self._is_answered = True
                 if not self._has_rejoined:
-                    self._is_answered = True
                     if not self._unheard(now_us):
                         self._timers.cancel((HELLO_TIMER, ()))
                     self._send_clients_and_members(broker, now_us)
