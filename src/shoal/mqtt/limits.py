@@ -78,7 +78,9 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
                                 it
     silent_broker_s             a broker that has a session and is silent for so long counts as
                                 dead, and the session with it: until then every broker refuses
-                                its client (0x88), afterwards the client begins a new session
+                                its client (0x88), afterwards the client begins a new session;
+                                also one that is connected to a broker that has just started,
+                                and has not sent its sessions
     maximum_subscriptions       of one client (0x97)
     maximum_subscription_bytes  approximate memory of the subscriptions of one client: 4,000
                                 bytes each, 250 for each level of a topic filter with wildcards,

@@ -164,7 +164,7 @@ class Refuge:
         self._queue.push(now_us + PAUSE_US, self._resume_publisher, node)
 
     def _resume_publisher(self, now_us: int, node: PublisherNode) -> None:
-        """It resumes at its broker, or goes on if that has begun to leave during the pause."""
+        """Resume a publisher at its broker, or move it on if the broker leaves by now."""
         broker = node.machine.broker
         if self.refuge_for(broker) == broker:
             node.resume(now_us)

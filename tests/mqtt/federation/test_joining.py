@@ -84,7 +84,7 @@ def test_a_new_broker_repeats_its_hello_until_answered() -> None:
     assert "FederationHello" not in said
 
 
-def test_a_new_broker_whose_first_link_fails_repeats_its_hello(network: Network) -> None:
+def test_a_new_broker_whose_first_link_fails_is_no_end_of_a_split(network: Network) -> None:
     """The link was ending for the broker's former incarnation; the first answers are lost."""
     network["B1"].connect("p").publish("a", b"x", retain=True)
     restart(network, "B3")
@@ -93,6 +93,7 @@ def test_a_new_broker_whose_first_link_fails_repeats_its_hello(network: Network)
     federation.joining.repeats = True
     for is_ready in (False, True):
         federation.linked("B2", is_ready, network["B3"].now_us)
+    said = controls_said(network)
     network.is_slow = True
     network.after(1)
     for link in network.links.values():
@@ -101,12 +102,43 @@ def test_a_new_broker_whose_first_link_fails_repeats_its_hello(network: Network)
     network.after(2)
     assert federation.joining.is_told
     assert retained(network, "B3") == {"a": b"x"}
+    assert "Rejoined" not in said
     # From now on it is a member, and may be an end of a split.
-    said = controls_said(network)
+    federation.joined(network["B3"].now_us)
     network.cut("B2", "B3")
     network.heal("B2", "B3")
     network.after(1)
     assert said.count("Rejoined") == 2
+
+
+def test_a_new_broker_whose_link_was_lost_repeats_its_hello_until_answered() -> None:
+    network = Network("B1", "B2")
+    joiner = network["B2"]
+    assert joiner.clients.federation is not None
+    joiner.clients.federation.joining.repeats = network.is_slow = True
+    for is_ready in (False, True):
+        joiner.clients.federation.linked("B1", is_ready, joiner.now_us)
+    said = controls_said(network)
+    joiner.after(60)
+    assert said.count("FederationHello") > 50
+    while network.step(Random(1)):  # one by one: `settle` would nest all the answers
+        pass
+    network.is_slow = False
+    network.after(5)
+    said.clear()
+    network.after(60)
+    assert "FederationHello" not in said
+
+
+def test_a_joined_broker_asks_once_after_a_split(network: Network) -> None:
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.joining.repeats = True
+    federation.joined(network["B3"].now_us)
+    network.cut("B2", "B3")
+    network.heal("B2", "B3")
+    network.after(60)
+    assert federation.joining._hellos == 1
 
 
 def test_only_one_broker_answers_if_all_agree(network: Network) -> None:

@@ -135,6 +135,22 @@ def test_a_retransmission_is_new_to_a_member_since_its_first_view(
     assert any(isinstance(each, Deliver) for each in effects) == (is_delivered or is_new)
 
 
+@pytest.mark.parametrize(("first_view", "is_delivered"), [((5, "A"), False), ((8, "A"), True)])
+def test_a_retransmission_is_new_to_a_member_since_it_was_let_in_again(
+    first_view: Age, is_delivered: bool
+) -> None:
+    """Others made views without it, in which they may have had an earlier incarnation."""
+    stage = AtC()
+    stage.subscribe("s", "t")
+    stage.receive("A", ViewSaid(next_view()))
+    stage.receive("A", ViewSaid(View(7, "A", ("A", "B", "D"))))
+    for version in (8, 9):
+        stage.receive("A", ViewSaid(View(version, "A", MEMBERS, LIVES)))
+    row = RoutedPublication(publication(0, **{"$topic": "t"}), MessageId("A", "P", 0))
+    effects = stage.receive("A", ToHomes((row,), (9, "A"), "A", 1, 1, 1, first_view, ("C",)))
+    assert any(isinstance(each, Deliver) for each in effects) == is_delivered
+
+
 @pytest.mark.parametrize(
     "view",
     [

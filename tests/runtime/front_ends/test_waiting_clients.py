@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from shoal.broker.machine import Broker
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -13,6 +15,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
+    Disconnect,
     Packet,
     Suback,
     Subscribe,
@@ -50,13 +53,25 @@ async def waiting_client(
     node.stop()
 
 
+@pytest.mark.parametrize("early", [[], [Disconnect()]], ids=["without a word", "politely"])
 @on_loop
-async def test_a_client_that_hangs_up_while_it_waits_is_not_admitted() -> None:
+async def test_a_client_that_hangs_up_while_it_waits_is_not_admitted(early: list[Packet]) -> None:
+    """Many clients send a DISCONNECT first."""
     async with waiting_client() as (front_end, _, writer):
         (connection,) = front_end._sockets
+        writer.write(b"".join(encode(packet, MQTT_5) for packet in early))
         writer.close()
         await until(lambda: connection.is_closed or "c" in front_end.clients.sessions)
         assert "c" not in front_end.clients.sessions
+
+
+@on_loop
+async def test_a_client_that_disconnects_while_it_waits_may_send_nothing_more() -> None:
+    async with waiting_client(Disconnect()) as (front_end, _, writer):
+        (connection,) = front_end._sockets
+        assert connection.wants_reading
+        writer.write(encode(SUBSCRIBE, MQTT_5))
+        await until(lambda: not connection.wants_reading)
 
 
 @on_loop

@@ -21,6 +21,9 @@ NOISE = 0.02
 # "Virtually identical" (5.2): this close at every spread, relative to the larger, since each of the
 # two may be off by that noise.
 ALIKE = 2 * NOISE
+# Metrics that are shares of all messages: two of a few percent each are alike by their difference,
+# as the paper's figure shows them, and not by their ratio.
+SHARES = ("overhead",)
 
 
 class RelocationEvidence(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.mqtt.access import ClientCredentials
 from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.packets import Disconnect
 from shoal.mqtt.connection.broker_api import BrokerApi
 from shoal.mqtt.connection.connecting import ConnectionTerms
 from shoal.mqtt.connection.entering import ConnectionEntry
@@ -108,12 +109,13 @@ class ConnectionStatus:
     def wants_reading(self) -> bool:
         """False while the driver should not read: too many bytes are held.
 
-        A client without its CONNACK is read until it sends more than the CONNECT: so the broker
+        A client without its CONNACK is read until it sends more than a DISCONNECT: so the broker
         notices that the client has hung up.
         """
         if self.is_entering:
-            decoder = self._decoder
-            return not (self._held.packets or decoder.unfinished or decoder.failure)
+            held, decoder = self._held.packets, self._decoder
+            has_more = len(held) > 1 or (held and type(held[0]) is not Disconnect)
+            return not (has_more or decoder.unfinished or decoder.failure)
         return self.state is not ConnectionState.CONNECTED or self._held.has_room
 
     @property

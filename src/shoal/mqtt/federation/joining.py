@@ -18,7 +18,7 @@ the parts, one end may not know of the split: then the other end sends to all al
 the other part did not have.
 
 A broker that is no member yet is no end of a split, whichever of its links fail: it has nothing
-that others miss, and Rejoined is not repeated if the answers are lost.
+that others miss.
 
 | hears | sends |
 | --- | --- |
@@ -113,8 +113,7 @@ class FederationJoining:
         self._others: OrderedDict[str, int] = OrderedDict()
         # Whether a broker has answered, and all differing state has come.
         self.is_told = False
-        # Whether this broker is no member yet: it repeats Hello until another one has answered, and
-        # all differing state has come.
+        # Whether this broker is no member yet: it repeats Hello until another one answers.
         self.repeats = False
         self._told: set[int] = set()
 
@@ -185,8 +184,8 @@ class FederationJoining:
                 self._send_join_control(broker, self._here(), now_us)
                 self._send_clients_and_members(EVERY_BROKER, now_us)
             case Here(broker, digest):
+                self._is_answered = True
                 if not self._has_rejoined:
-                    self._is_answered = True
                     if not self._unheard(now_us):
                         self._timers.cancel((HELLO_TIMER, ()))
                     self._send_clients_and_members(broker, now_us)
@@ -255,7 +254,6 @@ class FederationJoining:
                 self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
                 self._send_join_control(broker, Tell(self._broker_id), now_us)
         self.is_told = self._asked is None
-        self.repeats = self.repeats and not self.is_told
 
     def _send_join_control(self, to: str, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)

@@ -2,7 +2,7 @@
 
 Some wait for their CONNACK, or are not read until they have room again; some hold input that was
 read already, until the machine takes requests. A client that waits for its CONNACK is read until it
-sends more: a hang-up ends its wait.
+sends more than a DISCONNECT: a hang-up ends its wait.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, Reloca
 from shoal.experiments.relocation.judges.spreads import (
     Pick,
     alike,
+    apart_by,
     between,
     compared,
     crowded,
@@ -73,6 +74,14 @@ def test_values_are_judged_at_each_spread(
     outcome = judge(given_by(values))
     assert outcome is not None
     assert outcome.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "apart"), [("overhead", 0.007), ("delay_us", 7 / 33), ("memory_bytes", 7 / 33)]
+)
+def test_shares_are_apart_by_points(metric: str, apart: float) -> None:
+    assert apart_by(metric, (0.026, 0.033)) == pytest.approx(apart)
+    assert apart_by(metric, (0.0, 0.0)) == 0
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,26 @@ def test_a_session_of_a_leaving_broker_does_not_end_a_later_one(network: Network
     check(network, client)
 
 
+@pytest.mark.parametrize("client_id", "abcdefgh")
+def test_a_takeover_does_not_end_the_session_of_a_client_that_is_back(client_id: str) -> None:
+    """Whichever broker is its registrar: B3 does not know of the session, and begins another."""
+    network = Network("B1", "B2", "B3")
+    network.after(20)
+    network.is_slow = True
+    network["B1"].connect(client_id, **KEPT).subscribe("old", qos=1)
+    network.after(1)
+    network["B3"].connect(client_id, **KEPT)
+    network.after(1)
+    client = network["B1"].connect(client_id, **KEPT)
+    assert client.connack.session_present
+    network.is_slow = False
+    network.settle()
+    network.after(20)
+    assert not client.closed
+    assert [*network["B1"].clients.sessions[client_id].subscriptions] == ["old"]
+    assert client_id not in network["B3"].clients.sessions
+
+
 def test_the_will_of_a_connection_is_published_however_long_its_client_waited(
     network: Network,
 ) -> None:

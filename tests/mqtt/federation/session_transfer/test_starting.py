@@ -23,6 +23,7 @@ from shoal.mqtt.federation.session_transfer.starting import (
     START_US,
     StartupSync,
 )
+from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
 from tests.mqtt.network_broker_api import Network
@@ -191,6 +192,20 @@ def test_a_connected_broker_is_waited_for_however_long_it_is_silent(network: Net
     assert late.take()[0].session_present
 
 
+def test_a_connected_broker_that_is_silent_for_too_long_counts_as_dead(network: Network) -> None:
+    start(network, "B3", silent_broker_s=60)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.is_connected = {"B2"}.__contains__
+    network["B3"].after(START_S + 55)
+    early = answers(network, "B3")
+    network["B3"].after(4)
+    assert early.take() == []
+    network["B3"].after(5)
+    assert early.take()[0].reason_code is ReasonCode.SUCCESS
+    assert answers(network, "B3", "later").take()[0].reason_code is ReasonCode.SUCCESS
+
+
 def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -> None:
     start(network, "B3")
     federation = network["B3"].clients.federation
@@ -277,7 +292,7 @@ class CountedReads(OrderedDict[str, Any]):
 def test_a_slice_reads_few_of_the_waiting_clients() -> None:
     """Copying all 50,000 for each 100 admitted would be 500 slices of 13 ms."""
     came: list[str] = []
-    sessions: Any = type("Sessions", (dict,), {"limits": SimpleNamespace(connect_timeout_s=10)})()
+    sessions: Any = type("Sessions", (dict,), {"limits": MqttLimits()})()
     never: Any = None
     starting = StartupSync(
         "B1", sessions, MqttTimers(), never, lambda *about: came.append(about[1].client_id), 0
@@ -410,7 +425,9 @@ def test_a_client_that_would_wait_too_long_is_refused_with_the_reason(network: N
     network["B3"].after(2.6)
     [connack] = client.take()
     assert connack.reason_code is ReasonCode.SERVER_UNAVAILABLE
-    assert "just started" in connack.properties.reason_string
+    assert connack.properties.reason_string == (
+        "this broker has just started, and B1 has not sent its sessions"
+    )
     assert client.closed
 
 

@@ -9,12 +9,13 @@ Source: Cheung and Jacobsen, publisher relocation, abstract and section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from shoal.experiments.relocation.evidence import (
     METRICS,
     NOISE,
+    SHARES,
     Judge,
     Place,
     RelocationEvidence,
@@ -92,9 +93,7 @@ def alike(
     metrics: Sequence[str],
     spreads: Sequence[int] = SPREADS,
 ) -> Judge:
-    """Return how far two settings are apart, as a share of the larger: the most in these
-    metrics.
-    """
+    """Return how far two settings are apart: the most in these metrics (`apart_by`)."""
 
     def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         apart: dict[tuple[str, int], float] = {}
@@ -102,16 +101,22 @@ def alike(
             left = evidence.results.values(evidence.where(*place), one, metric)
             right = evidence.results.values(evidence.where(*place), other, metric)
             for spread in left.keys() & right.keys() & set(spreads):
-                larger = max(left[spread], right[spread])
-                difference = abs(left[spread] - right[spread])
-                apart[metric, spread] = difference / larger if larger else 0.0
+                apart[metric, spread] = apart_by(metric, (left[spread], right[spread]))
         return farthest_apart(apart)
 
     return judge
 
 
+def apart_by(metric: str, values: Collection[float]) -> float:
+    """How far values of a metric are apart: as a share of the largest; those that are shares
+    themselves, as overhead is, by points.
+    """
+    largest = 1.0 if metric in SHARES else max(values) or 1.0
+    return (max(values) - min(values)) / largest
+
+
 def farthest_apart(apart: Mapping[tuple[str, int], float]) -> ClaimOutcome | None:
-    """The most of the shares by which metrics differ at spreads."""
+    """The most by which metrics differ at spreads (`apart_by`)."""
     if not apart:
         return None
     (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))

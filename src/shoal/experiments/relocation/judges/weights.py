@@ -14,7 +14,7 @@ from shoal.experiments.relocation.evidence import (
     RelocationEvidence,
 )
 from shoal.experiments.relocation.grid import WEIGHTS, Priority, grape
-from shoal.experiments.relocation.judges.spreads import farthest_apart
+from shoal.experiments.relocation.judges.spreads import apart_by, farthest_apart
 from shoal.experiments.relocation.measuring.results import Where
 from shoal.experiments.studies.claims import ClaimOutcome
 
@@ -62,7 +62,7 @@ def settings_alike(place: Place, metrics: Sequence[str]) -> Judge:
             found = by_weight(evidence.where(*place), evidence, metric)
             for spread, values in found.items():
                 if len(values) == len(PRIORITIES) * len(WEIGHTS):
-                    apart[metric, spread] = 1 - min(values) / (max(values) or 1.0)
+                    apart[metric, spread] = apart_by(metric, values)
         return farthest_apart(apart)
 
     return judge

@@ -48,10 +48,13 @@ Decisions
   not notice continues for the dead connection. If its steps were later than the client's return, it
   would end the session with the client in it, or take it away. So no step takes a token of its own
   time: neither an admission, nor the end of an import, nor the answer to a stale announcement; and
-  a session that moves without its client takes the token after its last. The clocks of the two
-  brokers may differ by more than the client takes to return: therefore a client that waits is read
+  a session that moves without its client takes the token after its last. Requests and takeovers
+  older than the client's return do not touch its session. The clocks of the two brokers may differ
+  by more than the client takes to return: therefore a client that waits is read
   (`mqtt/connection/status.py`), so that a hang-up ends its wait
-  (`tests/exploration/test_sessions.py` removes either rule).
+  (`tests/exploration/test_sessions.py` removes either rule). A broker that hears of a later token
+  while it checks a password cannot tell a later CONNECT from a clock that is ahead, and takes the
+  next token: there only the hang-up helps.
 - **A client is refused rather than given a new session.** While the owner of a session is down,
   other brokers refuse its client (0x88). "No session present" would force the network to discard
   the session, and messages acknowledged into it, when the owner is back, or to give them to a

@@ -148,6 +148,7 @@ class SessionTransfer:
             timers,
             self._send_transfer_control,
             self._former.place,
+            self._is_back,
         )
         send_item = self.giving.send_item
         self.arriving = SessionImport(

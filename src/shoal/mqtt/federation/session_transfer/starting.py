@@ -6,8 +6,9 @@ say clean start, waits until every other broker has sent its session list (`Seve
 parts, as in some systems later messages may arrive sooner), or until START_US after the start, or
 after the end of the join of a new broker, which hears nothing before. Then a silent broker counts
 as having no sessions, unless it is connected: a system may carry no messages for a while, as a
-third broker is down. Before that, another broker is asked for all sessions of a silent broker,
-which may be down, and all are asked about the waiting clients.
+third broker is down. A connected broker counts so if it is silent for `silent_broker_s`. Before
+that, another broker is asked for all sessions of a silent broker, which may be down, and all are
+asked about the waiting clients.
 
 | hears or sees | does |
 | --- | --- |
@@ -123,9 +124,15 @@ class StartupSync:
             return []
         missing = [broker for broker in self.others() if broker not in self._listed]
         if now_us >= self._until_us:
-            missing = [broker for broker in missing if self.is_connected(broker)]
+            is_dead = now_us >= self._dead_us
+            missing = [each for each in missing if self.is_connected(each) and not is_dead]
             self._is_over = not missing
         return missing
+
+    @property
+    def _dead_us(self) -> int:
+        """The time from which on connected brokers without a list count as dead."""
+        return self._until_us + self._sessions.limits.silent_broker_s * MICROSECONDS
 
     def has_heard(self, broker: BrokerId) -> bool:
         """Whether a broker has sent its whole list, or has left."""
@@ -225,14 +232,14 @@ class StartupSync:
             return
         first = next(iter(self._waiting.values()))
         is_over = self._ready or not self.unheard(now_us)
-        next_us = first.until_us
-        if now_us < self._until_us < next_us:
-            next_us = self._until_us
+        over_us = [each for each in (self._until_us, self._dead_us) if each > now_us]
+        next_us = min(first.until_us, *over_us)
         self._timers.set((STARTING_TIMER, ()), now_us if is_over else max(next_us, now_us))
 
     def admit_waiting(self, now_us: int) -> None:
         """Admit the clients that need not wait, and refuse those that have waited too long."""
-        is_over = not self.unheard(now_us)
+        silent = self.unheard(now_us)
+        is_over = not silent
         ready = self._waiting if is_over else self._ready
         for client_id in tuple(islice(ready, MOST_AT_ONCE)):
             self._ready.pop(client_id, None)
@@ -243,6 +250,8 @@ class StartupSync:
                 break
             if client_id not in self._ready:
                 del self._waiting[client_id]
-                reason = "this broker has just started, and may not know of the client's session"
+                reason = (
+                    f"this broker has just started, and {min(silent)} has not sent its sessions"
+                )
                 waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
         self._set_startup_timer(now_us + 1)  # after a time slice of other inputs

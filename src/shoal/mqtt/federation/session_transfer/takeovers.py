@@ -16,6 +16,7 @@ The new broker asks the client's former broker, if it knows that one, or a regis
 | registrar | asked, knows the client's broker | SessionTakeOver, to that broker; AskedThere |
 | registrar | asked, knows of no other broker | TakenOver |
 | old | SessionTakeOver | closes the connection, ends the session, publishes its will |
+| old, the client has reconnected since | SessionTakeOver | TakenOver; it keeps the client |
 | old | the will is settled, or there is none | TakenOver |
 | new | TakenOver | accepts the client's publications |
 | new | AskedThere | waits for that broker |
@@ -93,7 +94,8 @@ class Takeovers:
     """The takeovers of one broker.
 
     `send` sends a control to a broker; `place` returns the client's broker that this broker, as a
-    registrar, knows, other than the asking one.
+    registrar, knows, other than the asking one. `is_back` returns whether a session's client
+    reconnected here after a time.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Takeovers:
         timers: MqttTimers,
         send: Callable[[BrokerId, Control, int], None],
         place: Callable[[str, BrokerId], BrokerId | None],
+        is_back: Callable[[Session, int], bool],
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
@@ -113,6 +116,7 @@ class Takeovers:
         self._timers = timers
         self._send = send
         self._place = place
+        self._is_back = is_back
         # Brokers that have not answered, and were not heard of since.
         self._silent: set[BrokerId] = set()
         # By client identifier.
@@ -228,8 +232,10 @@ class Takeovers:
 
     def _end_old_session(self, session: Session, question: SessionTakeOver, now_us: int) -> None:
         own, others = (session.entered_us, self._broker_id), (question.at_us, question.broker)
-        is_older = own < others and session.user == question.user
-        if not is_older or self._exports.get(session.client_id) is not None:
+        is_older = own < others and not self._is_back(session, question.at_us)
+        if not is_older or session.user != question.user:
+            return
+        if self._exports.get(session.client_id) is not None:
             return
         drop_if_late(session, max(question.at_us, question.began_us), now_us)
         left = self._sessions.close_connection(session.client_id, now_us)

@@ -69,8 +69,8 @@ class ViewMembership:
         self.before: tuple[BrokerId, ...] = ()
         # Messages sent for views since they were last asked for.
         self._spent = 0
-        # Whether an earlier incarnation of this broker may have been in a view, and the first one
-        # with this incarnation.
+        # Whether an earlier incarnation of this broker may have been in a view; and the first view
+        # with this incarnation, since others had some without it.
         self._may_have_been = False
         self._since: Age | None = None
         self._coordinates = MemberCoordinates(self.broker, parameters.places_on_earth)
@@ -94,7 +94,8 @@ class ViewMembership:
     def may_have_been_in(self, age: Age) -> bool:
         """Whether an earlier incarnation of this broker may have been in the view of that age.
 
-        A member starts in its last view, from its disk, and so enters later ones only.
+        A member starts in its last view, from its disk, and so enters later ones only. A member
+        that has lost its disk is let in by a view later than those of its earlier incarnation.
         """
         return self._may_have_been and (self._since is None or age < self._since)
 
@@ -465,7 +466,9 @@ class ViewMembership:
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""
-        self._may_have_been |= self.view is None or self._has_asked
+        if self.view is None or self._has_asked:
+            # Others had views without this incarnation, perhaps with an earlier one.
+            self._may_have_been, self._since = True, view.age
         self._since = self._since or view.age
         self._has_asked = False
         self.view = view
