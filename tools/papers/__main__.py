@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shoal.report.study import StudyError
 from tools.papers.kept import FOLDER, ROOT, keep, read_kept
-from tools.papers.tables import Scales, all_claims, counts, shown_claims
+from tools.papers.tables import Scales, all_claims, contents, counts, shown_claims
 
 MADE = "<!-- Made from evaluations/ by `make papers`; a test says when it is stale. -->"
 OVERVIEW = ROOT / "PAPERS.md"
@@ -25,11 +25,11 @@ def made(kept: Mapping[str, Scales], overview: str) -> Mapping[Path, str]:
     tables |= {study: shown_claims(study, scales) for study, scales in kept.items() if scales}
     for name, lines in tables.items():
         overview = _replaced(overview, name, lines)
-    pages = {OVERVIEW: overview}
-    for study, scales in kept.items():
-        if scales:
-            pages[PAGES / f"{study}.md"] = "\n".join([MADE, *all_claims(study, scales)])
-    return pages
+    measured = {study: scales for study, scales in kept.items() if scales}
+    pages = {study: all_claims(study, scales) for study, scales in measured.items()}
+    pages["README"] = contents(measured)
+    made = {PAGES / f"{name}.md": "\n".join([MADE, *lines]) for name, lines in pages.items()}
+    return {OVERVIEW: overview, **made}
 
 
 def _replaced(text: str, name: str, lines: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def counts(kept: Mapping[str, Scales]) -> list[str]:
     rows = []
     for study, scales in kept.items():
         for scale, one in scales.items():
-            of_paper = counted(one.claims, datasets(one.claims)[0], is_own=False)
+            of_paper = _of_paper(one)
             found = count_verdicts(of_paper)
             paper = PAPERS[study]
             rows.append(
@@ -98,6 +98,22 @@ def all_claims(study: str, scales: Scales) -> list[str]:
             ("claim", "paper", "met within", *heads, "reading, likely reason"), rows
         )
     return lines
+
+
+def contents(studies: Mapping[str, Scales]) -> list[str]:
+    """The page that leads to the pages of these studies."""
+    lines = ["# Every claim with its verdict", ""]
+    for study, scales in studies.items():
+        link = f"[{PAPERS[study].title}]({study}.md)"
+        for scale, one in scales.items():
+            found = count_verdicts(_of_paper(one)).items()
+            lines.append(f"- {link}, scale {scale}: {', '.join(f'{n} {v}' for v, n in found)}")
+    return [*lines, ""]
+
+
+def _of_paper(study: KeptStudy) -> list[StudyFinding]:
+    """The paper's claims that count, on the first data set."""
+    return counted(study.claims, datasets(study.claims)[0], is_own=False)
 
 
 def _columns(scales: Scales) -> Iterator[_Column]:
