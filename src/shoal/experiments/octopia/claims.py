@@ -364,7 +364,7 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
          cut_in("subscribers", "messages", "tid", "ordered"), about(0.327), IDLE_LINKS),
     ]),
     *(each._replace(is_again=True) for each in _claims(SUBSCRIBERS, [
-        ("11b-loaded", "... load while advertisements spread: OctopiA's PRTs are larger",
+        ("11b-loaded", "With load while advertisements spread: OctopiA's PRTs are larger",
          "33 % more", SPREADING, more_in("loaded", "prt", "ordered", "tid"), about(0.33),
          LOADED_LINKS),
         ("11c-loaded", "... PADRES sends fewer messages", "32.7 % less", SPREADING,
