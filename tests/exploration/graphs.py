@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.broker.machine import Broker
-from shoal.overlays.coordination.part import Stage
 from shoal.overlays.system import Picture
 from shoal.overlays.tid.oracle import problems
 from tests.exploration.around import Pair
-from tests.exploration.leaves import PROMISE, Leaves, Play, Seen, is_connected
+from tests.exploration.leaves import PROMISE, Leaves, Play, Seen, is_connected, unfinished
 from tests.exploration.network import State
 
 TRIANGLE = (("A", "B"), ("B", "C"), ("A", "C"))
@@ -29,18 +28,12 @@ class GraphLeaves(Leaves):
 
     def facts(self, broker: Broker) -> Seen:
         strategy: Any = broker.strategy
-        changes, problem = strategy.changes, ""
-        if changes.stage is not Stage.FREE or changes._decisions:
-            problem = f"{changes.stage.value}, {changes._decisions}"
-        elif changes.is_leaving:
-            problem = f"leaves: {changes.problem}"
-        elif strategy._away or not strategy.is_ready:
-            problem = f"away: {[*strategy._away]}, awaited: {[*strategy.awaited]}"
-        elif strategy._next:
+        problem = unfinished(strategy, strategy)
+        if not problem and strategy._next:
             problem = f"new trees are not in use: {[*strategy._next]}"
-        elif strategy._forwarding.deliveries._waiting:
+        elif not problem and strategy._forwarding.deliveries._waiting:
             problem = "deliveries wait"
-        return Seen(frozenset(strategy._neighbours), changes.is_out, problem)
+        return Seen(frozenset(strategy._neighbours), strategy.changes.is_out, problem)
 
     def check(self, state: State) -> None:
         """Cycles are allowed."""

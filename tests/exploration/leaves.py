@@ -166,16 +166,10 @@ class Leaves(Disks):
     def facts(self, broker: Broker) -> Seen:
         strategy: Any = broker.strategy
         tree = getattr(strategy, "tree", strategy)
-        changes, problem = tree.changes, ""
-        if changes.stage is not Stage.FREE or changes._decisions:
-            problem = f"{changes.stage.value}, {changes._decisions}"
-        elif changes.is_leaving:
-            problem = f"leaves: {changes.problem}"
-        elif tree._away or not strategy.is_ready:
-            problem = f"away: {[*tree._away]}, awaited: {[*strategy.awaited]}"
-        elif changes._passing.keys() - tree.neighbours:
+        changes, problem = tree.changes, unfinished(strategy, tree)
+        if not problem and changes._passing.keys() - tree.neighbours:
             problem = f"temporary links to {[*changes._passing]}"
-        elif tree.propagation.alternate_routes or tree.forwarding.draining:
+        elif not problem and (tree.propagation.alternate_routes or tree.forwarding.draining):
             problem = f"remembers {tree.forwarding.draining}"
         return Seen(frozenset(tree.neighbours), changes.is_out, problem)
 
@@ -417,6 +411,18 @@ def _root(root: dict[str, str], name: str) -> str:
     while root[name] != name:
         name = root[name]
     return name
+
+
+def unfinished(strategy: Any, tree: Any) -> str:
+    """The part of a change of links that a broker has not finished; `tree` has its links."""
+    changes = tree.changes
+    if changes.stage is not Stage.FREE or changes._decisions:
+        return f"{changes.stage.value}, {changes._decisions}"
+    if changes.is_leaving:
+        return f"leaves: {changes.problem}"
+    if tree._away or not strategy.is_ready:
+        return f"away: {[*tree._away]}, awaited: {[*strategy.awaited]}"
+    return ""
 
 
 def is_connected(names: list[str], links: frozenset[Pair]) -> bool:

@@ -24,6 +24,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.model import Advertisement, Publication, SubscriptionId
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.federation.federation import Federation
 from shoal.overlays.tree.routing import TreeRouting
 from tests.mqtt.broker_api import SECOND, BrokerApi
 
@@ -179,3 +180,10 @@ class Network:
         message = self.links[sender, receiver].popleft()
         self.carried += len(getattr(message, "publications", (message,)))
         self[receiver].handle(Received(sender, message))
+
+
+def federation_of(network: Network, name: str) -> Federation:
+    """The federation of a broker that has one."""
+    federation = network[name].clients.federation
+    assert federation is not None
+    return federation

@@ -21,15 +21,14 @@ def made(kept: Mapping[str, Scales], overview: str) -> Mapping[Path, str]:
 
     ValueError if it has no place for one.
     """
-    tables = {"counts": counts(kept)}
-    tables |= {study: shown_claims(study, scales) for study, scales in kept.items() if scales}
-    for name, lines in tables.items():
-        overview = _replaced(overview, name, lines)
     measured = {study: scales for study, scales in kept.items() if scales}
+    tables = {study: shown_claims(study, scales) for study, scales in measured.items()}
+    for name, lines in {"counts": counts(measured), **tables}.items():
+        overview = _replaced(overview, name, lines)
     pages = {study: all_claims(study, scales) for study, scales in measured.items()}
     pages["README"] = contents(measured)
-    made = {PAGES / f"{name}.md": "\n".join([MADE, *lines]) for name, lines in pages.items()}
-    return {OVERVIEW: overview, **made}
+    texts = {PAGES / f"{name}.md": "\n".join([MADE, *lines]) for name, lines in pages.items()}
+    return {OVERVIEW: overview, **texts}
 
 
 def _replaced(text: str, name: str, lines: Sequence[str]) -> str:

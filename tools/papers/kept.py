@@ -17,8 +17,6 @@ from shoal.report.study import StudyFinding, read_study
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "evaluations"
 SCALES = ("small", "paper")
-# How the last fact of a part of the runs ends, and of none.
-PARTLY = ("have not been made", "nor any run")
 
 
 class KeptStudy(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +49,8 @@ def keep(measured: Path, commit: str, folder: Path = FOLDER) -> list[Path]:
         study, report = found.parent.name, read_study(found)
         if study not in STUDIES:
             raise ValueError(f"{found.parent}: not named like a study: {', '.join(STUDIES)}")
-        if missing := [fact for fact in report.facts if fact.endswith(PARTLY)]:
-            raise ValueError(f"{found}: {missing[0]}; the same command goes on with them")
+        if report.is_part:
+            raise ValueError(f"{found}: {report.facts[-1]}; the same command goes on with them")
         scale = report.facts[0].removeprefix("scale ")
         path = folder / scale / f"{study}.json"
         kept = KeptStudy(commit=commit, facts=report.facts, claims=report.claims)

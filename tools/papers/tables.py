@@ -61,7 +61,8 @@ def counts(kept: Mapping[str, Scales]) -> list[str]:
 
 def shown_claims(study: str, scales: Scales) -> list[str]:
     """The claims that stand for a paper, on its first data set, a column for each scale."""
-    columns = [each for each in _columns(scales) if each.dataset == _first(scales)]
+    first = datasets(next(iter(scales.values())).claims)[0]
+    columns = [each for each in _columns(scales) if each.dataset == first]
     claims = columns[0].claims
     texts = whole_texts(list(claims.values()))
     rows = [
@@ -121,10 +122,6 @@ def _columns(scales: Scales) -> Iterator[_Column]:
         for name in datasets(one.claims):
             claims = {each.id: each for each in one.claims if each.dataset == name}
             yield _Column(scale, name, claims)
-
-
-def _first(scales: Scales) -> str:
-    return datasets(next(iter(scales.values())).claims)[0]
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:

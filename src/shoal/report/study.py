@@ -141,7 +141,7 @@ class StudyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pages show."""
+    """Everything that the pages show; `is_part` if runs are missing, as the last fact says."""
 
     title: str
     facts: tuple[str, ...]
@@ -149,6 +149,7 @@ class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[StudyFinding, ...]
     tables: tuple[StudyTable, ...]
     groups: tuple[StudyGroup, ...]
+    is_part: bool = False
 
 
 def read_study(path: Path) -> StudyReport:

@@ -33,11 +33,7 @@ from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSet
 from shoal.overlays.dynatops.planning.advising.prices import change_messages, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
-from shoal.overlays.dynatops.planning.costs import (
-    distances,
-    moved,
-    standing,
-)
+from shoal.overlays.dynatops.planning.costs import distances, moved, standing
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import HashRing
 from shoal.overlays.dynatops.planning.problem import (
@@ -262,13 +258,13 @@ class DynatopsModel:
         cost = standing(problem, self.mapping).cost(problem.delay_weight)
         if not is_worth_a_look(problem, cost, WORTH):
             return 0, 0.0, 0.0
-        start, found = self.mapping, None
+        start = self.mapping
         if self.setting.planner == "paper":
             proposal = propose(problem, start)
             if not proposal.steps:
                 return 0, 0.0, 0.0
             found = proposal.mapping
-        if found is None:
+        else:
             prices = predicted_prices(self._structure, problem, start, self._ups.depths)
             found = after(start, plan_swaps(problem, start, prices, SwapRules()))
         self.mapping = list(found)

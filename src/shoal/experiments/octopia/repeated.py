@@ -85,7 +85,7 @@ class RepeatedEffects:
             out += made
 
     def _key(self, neighbour: BrokerId, message: Any, now_us: int) -> Hashable | None:
-        """What the effects depend on; None if on more than this."""
+        """All that the effects depend on; None if there is more than a key can hold."""
         if now_us < self._from_us or not message.carries or len(message.publications) != 1:
             return None
         routed: RoutedPublication = message.publications[0]

@@ -52,7 +52,7 @@ class Conclusion(NamedTuple):
         failed stand first among the notes.
         """
         facts, notes = (*self.report.facts, said), (*failures, *self.report.notes)
-        report = msgspec.structs.replace(self.report, facts=facts, notes=notes)
+        report = msgspec.structs.replace(self.report, facts=facts, notes=notes, is_part=True)
         return self._replace(report=report)
 
 

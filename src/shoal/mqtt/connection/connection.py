@@ -333,7 +333,7 @@ class Connection(ConnectionStatus):
 
     def _hold_rest(self, rest: list[Packet], now_us: int) -> None:
         """Hold packets behind a CONNECT until its answer, or as long as all input must wait."""
-        if self.state is ConnectionState.ADMISSION:
+        if self.is_entering:
             self._held.keep(rest)
         elif self.state is ConnectionState.CONNECTED:
             self._hold_packets(rest, 0, now_us)
@@ -422,7 +422,7 @@ class Connection(ConnectionStatus):
 
     def _handle_held(self, now_us: int) -> None:
         """Handle the packets that came before the client was admitted."""
-        if self.state is not ConnectionState.ADMISSION:
+        if not self.is_entering:
             held, _ = self._held.take_all()
             if self.must_wait:
                 self._hold_packets(held, 0, now_us)

@@ -11,7 +11,6 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Control, Entered
-from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.session_transfer.directory.announcing import (
     MOST_MET,
     ClientAnnouncements,
@@ -21,7 +20,7 @@ from shoal.mqtt.federation.session_transfer.session_transfer import SessionTrans
 from shoal.mqtt.front_end.network import EVERY_BROKER
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT
-from tests.mqtt.network_broker_api import Network
+from tests.mqtt.network_broker_api import Network, federation_of
 
 NAMES = ("B1", "B2", "B3", "B4", "B5", "B6")
 
@@ -34,14 +33,8 @@ def network() -> Network:
     return network
 
 
-def federation(network: Network, name: str) -> Federation:
-    found = network[name].clients.federation
-    assert found is not None
-    return found
-
-
 def session_transfer(network: Network, name: str) -> SessionTransfer:
-    return federation(network, name).session_transfer
+    return federation_of(network, name).session_transfer
 
 
 def client_with(*its_registrars: str) -> str:
@@ -191,7 +184,7 @@ def test_registrars_change_with_joins_and_leaves(network: Network) -> None:
         told = set(registrars(name, NAMES)) - {"B6"}
         assert places(strangers, name) == {"B1"} | told
     for broker in NAMES[:-1]:
-        federation(strangers, broker).left("B6", strangers[broker].now_us)
+        federation_of(strangers, broker).left("B6", strangers[broker].now_us)
         strangers[broker].carry_out(strangers[broker].clients.take_effects())
     for name, client in clients.items():
         assert places(strangers, name) == {"B1"} | set(registrars(name, NAMES[:-1]))

@@ -11,11 +11,10 @@ from shoal.mqtt.federation.controls import (
     SessionAdopted,
     encode_control,
 )
-from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
 from shoal.mqtt.federation.time_slices import MOST_AT_ONCE
 from tests.mqtt.broker_api import KEPT
-from tests.mqtt.network_broker_api import Network
+from tests.mqtt.network_broker_api import Network, federation_of
 
 
 @pytest.fixture
@@ -23,12 +22,6 @@ def network() -> Network:
     network = Network("B1", "B2", "B3")
     network.after(20)
     return network
-
-
-def federation_of(network: Network, name: str) -> Federation:
-    federation = network[name].clients.federation
-    assert federation is not None
-    return federation
 
 
 def ask(network: Network, broker: str, later_us: int, owner: str | None = "B1") -> Entered:

@@ -26,7 +26,7 @@ from shoal.mqtt.federation.session_transfer.starting import (
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
-from tests.mqtt.network_broker_api import Network
+from tests.mqtt.network_broker_api import Network, federation_of
 
 NAMES = ("B1", "B2", "B3")
 START_S = START_US / SECOND
@@ -98,8 +98,7 @@ def test_sessions_of_a_broker_that_is_down_are_known_to_others(network: Network)
     network.after(START_S + 3)
     assert newcomer.take()[0].reason_code is ReasonCode.SUCCESS
     # Without a disk B1 counts as dead once a question got no answer; with one it is waited for.
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     assert federation.session_transfer.fetching._silent.keys() == {"B1"}
     assert client.take() != []
 
@@ -153,8 +152,7 @@ def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> N
     for number in range(6):
         answers(network, "B3", f"new{number}")
         network.after(0.5)
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     assert federation.session_transfer.homes.get("c") == "B1"
 
 
@@ -167,8 +165,7 @@ def test_a_client_does_not_delay_the_question_about_silent_brokers(network: Netw
     network.after(SOUGHT_US / SECOND - 0.2)
     answers(network, "B3", "new")
     network.after(0.3)
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     assert federation.session_transfer.homes.get("c") == "B1"
 
 
@@ -176,8 +173,7 @@ def test_a_connected_broker_is_waited_for_however_long_it_is_silent(network: Net
     """The system may carry no messages for a while, as another broker is down."""
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     connected = {"B2"}
     federation.session_transfer.starting.is_connected = connected.__contains__
     network["B3"].after(1)
@@ -194,8 +190,7 @@ def test_a_connected_broker_is_waited_for_however_long_it_is_silent(network: Net
 
 def test_a_connected_broker_that_is_silent_for_too_long_counts_as_dead(network: Network) -> None:
     start(network, "B3", silent_broker_s=60)
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     federation.session_transfer.starting.is_connected = {"B2"}.__contains__
     network["B3"].after(START_S + 55)
     early = answers(network, "B3")
@@ -208,8 +203,7 @@ def test_a_connected_broker_that_is_silent_for_too_long_counts_as_dead(network: 
 
 def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -> None:
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     federation.session_transfer.starting.is_connected = {"B2"}.__contains__
     network["B3"].after(20)
     for link in network.links.values():
@@ -222,8 +216,7 @@ def test_a_connected_broker_is_asked_as_long_as_it_is_silent(network: Network) -
 def test_a_broker_that_comes_back_by_another_link_asks_for_the_lists(network: Network) -> None:
     """It was given up before, so all brokers send it their sessions, but no whole lists."""
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     federation.session_transfer.starting.is_connected = {"B2"}.__contains__
     federation.linked("B4", False, network["B3"].now_us)
     network["B3"].after(START_S + 1)
@@ -239,8 +232,7 @@ def test_a_broker_that_comes_back_by_another_link_asks_for_the_lists(network: Ne
 
 def test_a_broker_that_is_not_connected_any_more_is_not_waited_for(network: Network) -> None:
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     connected = {"B2"}
     federation.session_transfer.starting.is_connected = connected.__contains__
     network["B3"].after(START_S + 1)
@@ -326,8 +318,7 @@ def test_a_join_that_took_long_leaves_the_others_time_to_answer(network: Network
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
     network["B3"].after(START_S + 1)
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     federation.joined(network["B3"].now_us)
     client = answers(network, "B3")
     network["B3"].after(1)
@@ -398,8 +389,7 @@ def test_a_request_for_a_session_names_its_owner(network: Network) -> None:
     network["B3"].after(0.1)
     answers(network, "B2").lose()
     network.settle()
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     assert federation.session_transfer.homes.get("c") == "B1"
 
 
@@ -413,8 +403,7 @@ def test_a_clean_start_does_not_wait(network: Network, terms: dict[str, Any]) ->
 
 def test_a_client_of_a_single_broker_does_not_wait(network: Network) -> None:
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     federation.session_transfer.starting.others = tuple
     assert answers(network, "B3").take()[0].reason_code is ReasonCode.SUCCESS
 
@@ -457,8 +446,7 @@ def test_a_waiting_client_that_connected_elsewhere_is_not_admitted(network: Netw
 def test_a_waiting_client_that_disconnects_is_not_admitted(network: Network) -> None:
     start(network, "B3")
     client = answers(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     assert federation.session_transfer.starting._waiting.keys() == {"c"}
     client.lose()
     assert not federation.session_transfer.starting._waiting
@@ -472,8 +460,7 @@ def test_parts_may_come_in_any_order(network: Network, monkeypatch: pytest.Monke
     for number in range(10):
         network["B1"].connect(f"c{number}", **KEPT)
     start(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     starting, now_us = federation.session_transfer.starting, network["B3"].now_us
     parts = [Several((Entered(f"c{n}", "B1", n + 1, True, None),), "B1", n, 4) for n in range(4)]
     Random(1).shuffle(parts)
@@ -491,8 +478,7 @@ def test_parts_may_come_in_any_order(network: Network, monkeypatch: pytest.Monke
 def test_a_departed_broker_is_not_waited_for(network: Network) -> None:
     start(network, "B3")
     client = answers(network, "B3")
-    federation = network["B3"].clients.federation
-    assert federation is not None
+    federation = federation_of(network, "B3")
     for name in ("B1", "B2"):
         federation.left(name, network["B3"].now_us)
     network["B3"].after(0.001)
