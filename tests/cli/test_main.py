@@ -86,6 +86,20 @@ def test_an_unknown_command_or_option_is_a_user_error(
     assert arguments[0] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["simulate", "x.toml", "-o", "x", "--seeds", "0"], "'--seeds': use 1 or more"),
+        (["match", "--engine", "oak"], "'--engine': 'oak' is not one of 'index',"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_answered_with_allowed_ones(
+    arguments: list[str], advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(arguments) == 2
+    assert f"Invalid value for {advice}" in capsys.readouterr().err
+
+
 def test_ctrl_c_while_code_is_loaded_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

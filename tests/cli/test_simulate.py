@@ -131,6 +131,17 @@ def test_mistakes(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_broker_that_the_workload_lacks_is_named_with_the_file(
+    scenario_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_workload(tmp_path / "workload")
+    crash = "faults.crashes=[{broker='X9',at_us=1,back_us=2}]"
+    assert simulate(scenario_file, "--out", tmp_path / "run", "--set", crash) == 2
+    message = f"shoal: {scenario_file}: faults.crashes[0].broker: no broker 'X9'"
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_missing_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(tmp_path / "none.toml", "--out", tmp_path / "run") == 2
     assert "none.toml: cannot be read: No such file" in capsys.readouterr().err

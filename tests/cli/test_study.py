@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from shoal.cli import main as cli
+from shoal.experiments.comparisons import data
 from shoal.experiments.run_files import read_workload
+from shoal.experiments.scenario import Scenario
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import TaskOutcome
 from shoal.report import pdf
@@ -102,14 +104,25 @@ def test_a_changed_file_is_run_again(
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_compared(
-    tmp_path: Path, study: Run, asked: list[int], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    study: Run,
+    asked: list[int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    vary = ("--set", "topology.kind=star", "--vary", "topology.centre=EWR,nowhere", "--seeds", 2)
+    measured = data.run_and_summarise
+
+    def fails(scenario: Scenario, truth: Path) -> Any:
+        if scenario.service.processing_us == 7:
+            raise RuntimeError("no memory")
+        return measured(scenario, truth)
+
+    monkeypatch.setattr(data, "run_and_summarise", fails)
+    vary = ("--vary", "service.processing_us=5,7", "--seeds", 2)
     assert study(*vary, "--set", "system=tree", "--out", tmp_path / "out") == 1
     assert asked == [4]
     printed = capsys.readouterr()
-    error = "TopologyError: centre: no broker 'nowhere'"
-    named = [f"run centrenowhere-seed{seed} failed: {error}" for seed in (1, 2)]
+    named = [f"run processing_us7-seed{seed} failed: RuntimeError: no memory" for seed in (1, 2)]
     for line in named:
         assert f"shoal: {line}\n" in printed.err
         assert line in (tmp_path / "out" / "RESULTS.md").read_text(encoding="utf-8")
@@ -133,6 +146,19 @@ def test_a_run_that_fails_is_named_and_the_others_are_compared(
         ),
         (["--vary", "seed"], "write KEY.PATH=VALUE"),
         (["--vary", "workload.path=nowhere,workload"], "nowhere"),
+        (
+            ["--set", "topology.kind=star", "--vary", "topology.centre=EWR,nowhere"],
+            "scenario.toml with topology.centre=nowhere: centre: no broker 'nowhere'",
+        ),
+        (
+            [
+                "--vary",
+                "system=tree,octopia",
+                "--set",
+                "membership.joins=[{broker='N1',links=['X9'],at_us=5}]",
+            ],
+            "scenario.toml with system=tree: membership.joins[0].links: no broker 'X9' in the",
+        ),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_written(

@@ -86,11 +86,13 @@ def test_tables_have_verdicts_of_each_scale() -> None:
     assert "| claim 9a | half | met: 51 % | met: 64 % |" in overview
     assert "| claim 9b | half | **missed**: 51 % |  |" in overview
     assert "| claim 9b and also | half |" in overview.replace("... ", "")
-    rows = [line for line in overview.splitlines() if line.startswith("| Shafique")]
-    assert [row.split(" | ")[2:8] for row in rows] == [
-        ["small", "18", "17", "", "1", ""],
-        ["paper", "1", "1", "", "", ""],
+    rows = [line for line in overview.splitlines() if line.startswith("| [Shafique")]
+    link = "[{}](docs/background/papers/claims/octopia.md)"
+    assert [row.split(" | ")[1:] for row in rows] == [
+        ["small", link.format(18), "17", "1", "1 |"],
+        ["paper", link.format(1), "1", "", " |"],
     ]
+    assert "| claims | met | missed | turn |" in overview
     assert (
         made({"octopia": {"small": small, "paper": whole}}, overview)[
             next(path for path in pages if path.name == "PAPERS.md")

@@ -266,7 +266,8 @@ def test_a_run_with_drawn_changes_repeats_and_another_seed_differs(tmp_path: Pat
         ),
         (
             {"membership": {"joins": [{"broker": "N", "links": ["X"], "at_us": 5}]}},
-            "membership.joins[0].links: no broker 'X'; list a joining one before",
+            "membership.joins[0].links: no broker 'X' in the workload, and no join of it "
+            "before this one",
         ),
         (
             {
@@ -274,7 +275,8 @@ def test_a_run_with_drawn_changes_repeats_and_another_seed_differs(tmp_path: Pat
                     "joins": [{"broker": "N", "links": ["B1"], "beside": "X", "at_us": 5}]
                 }
             },
-            "membership.joins[0].beside: no broker 'X'; list a joining one before",
+            "membership.joins[0].beside: no broker 'X' in the workload, and no join of it "
+            "before this one",
         ),
         (
             {

@@ -21,11 +21,15 @@ from shoal.report.study import (
 )
 from shoal.report.study_pages import table_rows
 from tools.papers.kept import KeptStudy
-from tools.papers.shown import PAPERS, SHOWN
+from tools.papers.shown import PAPERS, SHOWN, Paper
 
 Scales: TypeAlias = Mapping[str, KeptStudy]
 OWN = " (aim of ours)"
 PLACE = "docs/background/papers"
+VERDICTS_TEXT = (
+    "[The overview](../../../../PAPERS.md) explains the verdicts, "
+    "[Evaluations](../../../how-to/evaluations.md) the command that repeats them."
+)
 
 
 class _Column(NamedTuple):
@@ -37,26 +41,36 @@ class _Column(NamedTuple):
 
 
 def counts(kept: Mapping[str, Scales]) -> list[str]:
-    """A row for each study and scale: how many claims have each verdict, on its first data set."""
-    columns = ("paper", "systems", "scale", "claims", *VERDICTS, "turn", "details")
-    rows = []
-    for study, scales in kept.items():
-        for scale, one in scales.items():
-            of_paper = _of_paper(one)
-            found = count_verdicts(of_paper)
-            paper = PAPERS[study]
-            rows.append(
-                (
-                    paper.title,
-                    ", ".join(f"`{each}`" for each in paper.systems),
-                    scale,
-                    str(len(of_paper)),
-                    *(str(found.get(verdict, "")) for verdict in VERDICTS),
-                    str(sum(each.turns for each in of_paper) or ""),
-                    f"[page]({PLACE}/{paper.page}.md), [all claims]({PLACE}/claims/{study}.md)",
-                )
-            )
-    return table_rows(columns, rows)
+    """A row for each study and scale: how many claims have each verdict, on its first data set.
+
+    A paper's title leads to its page, the number of its claims to all of them. Verdicts that no
+    study has are left out, so that the table fits a page.
+    """
+    found = [
+        (study, scale, _of_paper(one))
+        for study, scales in kept.items()
+        for scale, one in scales.items()
+    ]
+    by_verdict = [count_verdicts(claims) for _, _, claims in found]
+    turning = [sum(each.turns for each in claims) for _, _, claims in found]
+    verdicts = [each for each in VERDICTS if any(each in counts for counts in by_verdict)]
+    turn = ("turn",) if any(turning) else ()
+    rows = [
+        (
+            _paper_cell(PAPERS[study]),
+            scale,
+            f"[{len(claims)}]({PLACE}/claims/{study}.md)",
+            *(str(counts.get(each, "")) for each in verdicts),
+            *(str(turns or "") for _ in turn),
+        )
+        for (study, scale, claims), counts, turns in zip(found, by_verdict, turning, strict=True)
+    ]
+    return table_rows(("paper", "scale", "claims", *verdicts, *turn), rows)
+
+
+def _paper_cell(paper: Paper) -> str:
+    systems = ", ".join(f"`{each}`" for each in paper.systems)
+    return f"[{paper.title}]({PLACE}/{paper.page}.md): {systems}"
 
 
 def shown_claims(study: str, scales: Scales) -> list[str]:
@@ -75,7 +89,7 @@ def shown_claims(study: str, scales: Scales) -> list[str]:
 def all_claims(study: str, scales: Scales) -> list[str]:
     """The page with every claim of a paper, and every aim of ours, section by section."""
     columns = list(_columns(scales))
-    lines = [f"# {PAPERS[study].title}: every claim", ""]
+    lines = [f"# {PAPERS[study].title}: every claim", "", VERDICTS_TEXT, ""]
     for scale, one in scales.items():
         lines += [
             f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts[1:])}.",
@@ -103,7 +117,7 @@ def all_claims(study: str, scales: Scales) -> list[str]:
 
 def contents(studies: Mapping[str, Scales]) -> list[str]:
     """The page that leads to the pages of these studies."""
-    lines = ["# Every claim with its verdict", ""]
+    lines = ["# Every claim with its verdict", "", VERDICTS_TEXT, ""]
     for study, scales in studies.items():
         link = f"[{PAPERS[study].title}]({study}.md)"
         for scale, one in scales.items():

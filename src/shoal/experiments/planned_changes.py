@@ -186,7 +186,10 @@ class PlannedChanges:
             for of, names in (("links", join.links), ("beside", filter(None, (join.beside,)))):
                 for name in names:
                     if name not in since_us:
-                        _refuse(f"{key}.{of}: no broker {name!r}; list a joining one before")
+                        _refuse(
+                            f"{key}.{of}: no broker {name!r} in the workload, and no join of it "
+                            f"before this one"
+                        )
             for link in join.links:
                 if since_us[link] > join.at_us or leaves.get(link, join.at_us + 1) <= join.at_us:
                     _refuse(f"{key}.links: {link!r} is not there at {join.at_us} us")

@@ -11,7 +11,7 @@ during the replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -46,7 +46,6 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import Link
 from shoal.simulation.conflation import pace_of
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
@@ -99,11 +98,9 @@ def run_workload(
     make_world: Callable[..., World] = World,
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
-    check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
     workload = with_bursts(workload, scenario.bursts, scenario.seed)
-    underlay = build_underlay(scenario.underlay, workload.brokers, scenario.seed)
-    changes = PlannedChanges(scenario, workload, links, underlay)
-    world = _build_world(scenario, workload, links, underlay, changes, make_world)
+    changes, built = _planned(scenario, workload, links, make_world)
+    world = built()
     subscriptions = _start_clients(world, workload, scenario, changes)
     settled_us = world.queue.last_us + scenario.run.settle_us
     changes.draw_moves(settled_us, settled_us + workload.events.last_replay_us)
@@ -145,6 +142,11 @@ def run_workload(
     return RunResult(tables=tables, checks={**checks, **more}, totals=trace.totals)
 
 
+def check_scenario(scenario: Scenario, workload: WorkloadFiles) -> None:
+    """ValueError for a key that this workload cannot serve; nothing is simulated."""
+    _planned(scenario, workload, scenario_links(scenario, workload), World)
+
+
 def changed(
     workload: WorkloadFiles, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
 ) -> WorkloadFiles:
@@ -161,17 +163,20 @@ def changed(
     return workload._replace(publishers=publishers, events=events)
 
 
-def _build_world(
+def _planned(
     scenario: Scenario,
     workload: WorkloadFiles,
     links: list[Link],
-    underlay: Underlay,
-    changes: PlannedChanges,
     make_world: Callable[..., World],
-) -> World:
+) -> tuple[PlannedChanges, Callable[[], World]]:
+    """The changes of a run, and its world, which is not built yet; ValueError names a key."""
     brokers = [row.broker for row in workload.brokers]
+    check_faults(scenario.faults, {*brokers}, links)
+    underlay = build_underlay(scenario.underlay, workload.brokers, scenario.seed)
+    changes = PlannedChanges(scenario, workload, links, underlay)
     joining = {join.broker: changes.place_of(join) for join in scenario.membership.joins}
-    return make_world(
+    return changes, partial(
+        make_world,
         links,
         strategy_factory(scenario.system, scenario.parameters, brokers),
         underlay,

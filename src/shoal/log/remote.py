@@ -285,7 +285,9 @@ def log_addresses(path: Path) -> dict[str, str]:
     """Addresses of the logs of a network file's brokers, by broker; LogError for a bad file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
         raise LogError(f"{path}: {error}") from None
     scheme = "https" if "client_tls" in data else "http"
     found = listeners_in(data, "log")

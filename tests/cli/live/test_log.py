@@ -149,7 +149,8 @@ async def test_a_folder_is_read_and_served_without_its_broker(
 def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "has no log" in refused(capsys, "read", str(tmp_path))
     missing = str(tmp_path / "x.toml")
-    assert "No such file" in refused(capsys, "read", missing)
+    cannot = f"shoal: {missing}: cannot be read: No such file or directory\n"
+    assert refused(capsys, "read", missing) == cannot
     url = "http://127.0.0.1:9"
     assert "does not answer" in refused(capsys, "read", url)
     for words, text in (

@@ -422,3 +422,15 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         code, text = run(capsys, *arguments)
         assert code == 2, arguments
         assert problem in text
+
+
+@pytest.mark.parametrize("option", ["--folder", "--data"])
+def test_a_file_in_the_place_of_a_folder_is_named(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SystemExit) as caught:
+        main(["up", "--port", "0", option, str(file)])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"shoal: {option} {file}: is a file; give a folder\n"

@@ -100,5 +100,6 @@ def test_a_network_that_never_rests_is_an_error(
 def test_missing_and_silent_admin_ports_are_errors() -> None:
     with pytest.raises(UnrestError, match="broker B1 has no admin address"):
         LiveBrokers(network())
-    with pytest.raises(UnrestError, match=r"broker B1 does not answer at 127.0.0.1:1:"):
+    silent = r"^B1 does not answer at 127.0.0.1:1: Connection refused$"
+    with pytest.raises(UnrestError, match=silent):
         asyncio.run(LiveBrokers(network(admin="127.0.0.1:1")).at_rest())

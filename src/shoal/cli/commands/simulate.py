@@ -97,7 +97,9 @@ def simulate(
                     for figures_of_seed in other_seeds(scenario, seeds):
                         by_seed.append(figures_of_seed)
             folder.finish(result.checks, scenario, by_seed)
-    except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
+    except (ScenarioError, TopologyError, UnderlayError) as error:
+        raise UserError(f"{scenario_file}: {error}") from error
+    except (OSError, RunFileError, TomlError) as error:
         raise UserError(str(error)) from error
     put_output(out, overwrite=overwrite)
     console = Console()

@@ -107,6 +107,9 @@ def _write(
     from shoal.runtime.supervisor import with_logs
 
     home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
+    for option, chosen in (("--folder", folder), ("--data", data)):
+        if chosen is not None and chosen.exists() and not chosen.is_dir():
+            raise UserError(f"{option} {chosen}: is a file; give a folder")
     home.mkdir(parents=True, exist_ok=True)
     place = str((data or home / "data").resolve())
     # State that is deleted at the end need not outlast a power cut.

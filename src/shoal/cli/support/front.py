@@ -21,10 +21,34 @@ def unbroken(text: str) -> str:
 
 
 class Command(TyperCommand):
-    """A command whose help shows no value for flags."""
+    """A command whose help shows no value for flags, and whose errors say what to use."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_values(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = as_advice(error.message)
+            raise
+
+
+def as_advice(problem: str) -> str:
+    """The words of typer's validation, as all other errors of options have them.
+
+    >>> as_advice("Input should be greater than or equal to 1")
+    'use 1 or more'
+    >>> as_advice("Input should be less than or equal to 2")
+    'use 2 or less'
+    >>> as_advice("Value error, 'big' is not one of 'small', 'paper'.")
+    "'big' is not one of 'small', 'paper'."
+    """
+    for phrase, bound in (("greater", "more"), ("less", "less")):
+        begin = f"Input should be {phrase} than or equal to "
+        if problem.startswith(begin):
+            return f"use {problem.removeprefix(begin)} or {bound}"
+    return problem.removeprefix("Value error, ")
 
 
 class CommandGroup(TyperGroup):
@@ -53,7 +77,7 @@ def _show_version(is_asked: bool) -> None:
 def front(
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_show_version, help="Say which this is."),
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
     ] = False,
 ) -> None:
     """Keeps `shoal` a group of commands whatever their number."""

@@ -7,6 +7,7 @@ another has not handled, and nothing was counted meanwhile anywhere, twice in a 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -92,7 +93,8 @@ class LiveBrokers:
         try:
             return await get_json(address, "/status", self._caller.to(name))
         except OSError as error:
-            raise UnrestError(f"broker {name} does not answer at {address}: {error}") from None
+            problem = os.strerror(error.errno) if error.errno else str(error)
+            raise UnrestError(f"{name} does not answer at {address}: {problem}") from None
 
 
 def _happened(status: Status) -> object:
