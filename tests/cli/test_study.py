@@ -72,6 +72,9 @@ def test_settings_are_compared_over_seeds_and_the_study_goes_on(
     text = (out / "RESULTS.md").read_text(encoding="utf-8")
     assert "## Mean delivery delay, ms" in text
     assert "against system=tree" in text
+    assert "95 % interval" not in text
+    assert "Intervals of 95 % take 6 seeds" in text
+    assert "Subscription moves" not in text
     assert "Finding by claim" not in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "figures" / "delay_mean_us.svg").is_file()
     assert r"\toprule" in (out / "tables.tex").read_text(encoding="utf-8")

@@ -84,6 +84,7 @@ async def test_the_network_page_shows_brokers_moves_and_deaths() -> None:
     async with shown() as console:
         await console.see("Nothing is wrong: all 3 brokers answer")
         assert await console.page.locator("circle[data-broker]").count() == 3
+        await console.see("delivery delay: no sample yet")
         here, *_, last = console.services
         move = Happening(
             at_us=here.node.clock.now_us(),

@@ -59,7 +59,7 @@ function cards() {
   const delay = figures.at?.[2];
   return html`<div class="cards">
     ${card(figure(figures.at?.[1]), "messages/s", "all brokers together", change(history.rate))}
-    ${card(delay == null ? "–" : figure(delay), "ms", "delivery delay, p99", change(history.p99_ms, true))}
+    ${card(delay == null ? "–" : figure(delay), "ms", delay == null ? "delivery delay: no sample yet" : "delivery delay, p99", change(history.p99_ms, true))}
     ${card(figure(there.length), `of ${rows.length}`, rows.length === 1 ? "broker answers" : "brokers answer", away ? html`<i class="change worse">${away} away</i>` : nothing)}
     ${card(figure(sum("clients")), "clients", waiting ? `connected; ${bytes(waiting)} wait at links` : "connected; nothing waits at links", nothing)}
   </div>`;

@@ -27,7 +27,7 @@ def console(
     ],
     listen: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Where browsers reach the console; port 0: any."),
+        typer.Option(metavar="HOST:PORT", help="The address for browsers; port 0: any."),
     ] = "127.0.0.1:24610",
     orders: Annotated[
         bool,
@@ -52,7 +52,7 @@ def console(
 ) -> None:
     """Show a live network in a browser: what is wrong, what happens, and why.
 
-    The address that is printed has a token; without it the console answers nobody. The pages look
+    The address that is printed has a token; the console refuses requests without it. The pages look
     and change nothing, unless --orders is given. Payloads stay at the brokers.
     """
     from shoal.cli.support.live.networks import read_network

@@ -29,7 +29,7 @@ _SAY_AFTER_S = 5.0
 
 def drain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
-    broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    broker: Annotated[str, typer.Argument(help="The broker's name.")],
     after: Annotated[
         float,
         typer.Option(

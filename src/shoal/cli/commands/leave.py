@@ -34,7 +34,7 @@ _MOST_UNANSWERED = 6
 
 def leave(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
-    broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    broker: Annotated[str, typer.Argument(help="The broker's name.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps, and reasons that refuse them.")
     ] = False,

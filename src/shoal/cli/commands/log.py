@@ -37,7 +37,8 @@ def log(
         str, typer.Argument(help="With forget: the named reader; with unstage: the query.")
     ] = "",
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Which topics, as in MQTT; all.")
+        list[str] | None,
+        typer.Option("--topic", "-t", help="A topic filter, as in MQTT; without it all topics."),
     ] = None,
     where: Annotated[str, typer.Option(help="The content filter, in SQL.")] = "",
     begin: Annotated[
@@ -46,7 +47,9 @@ def log(
             "--from", help="earliest, a time (2026-11-30T08:00, in UTC), or how long ago: -90s, -1h"
         ),
     ] = "earliest",
-    end: Annotated[str, typer.Option("--to", help="Likewise; the present end.")] = "",
+    end: Annotated[
+        str, typer.Option("--to", help="The end, written likewise; without it the present end.")
+    ] = "",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on as records come, until Ctrl-C.")
     ] = False,
@@ -57,7 +60,7 @@ def log(
     format: Annotated[Format, typer.Option(help="Of the output.")] = "jsonl",
     out: Annotated[Path | None, typer.Option(help="The file to write; stdout.")] = None,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="With serve: where.")
+        str, typer.Option(metavar="HOST:PORT", help="With serve: the address to listen at.")
     ] = "127.0.0.1:0",
     network_file: Annotated[
         Path | None, typer.Option("--network", help="With serve: whose users and TLS.")

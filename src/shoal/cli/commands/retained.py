@@ -53,7 +53,7 @@ def retained(
         str, typer.Argument(metavar="FILTER", help="A topic, or a topic filter.")
     ] = "#",
     broker: Annotated[str, typer.Option("--broker", "-b", help="Which to ask.")] = "",
-    most: Annotated[int, typer.Option(min=1, help="List so many.")] = 50,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="List so many.")] = 50,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Delete all matches of a filter without a question.")
     ] = False,

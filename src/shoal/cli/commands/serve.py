@@ -18,7 +18,7 @@ def serve(
     network_file: Annotated[
         Path, typer.Argument(metavar="NETWORK.toml", help="The network, the same for all brokers.")
     ],
-    broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers to run.")],
+    broker: Annotated[str, typer.Option("--broker", "-b", help="The name of the broker to run.")],
     join: Annotated[
         list[str] | None,
         typer.Option(

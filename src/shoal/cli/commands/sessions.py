@@ -42,7 +42,7 @@ def sessions(
     ] = "",
     user: Annotated[str, typer.Option(help="Only this user's.")] = "",
     away: Annotated[bool, typer.Option("--away", help="Only of disconnected clients.")] = False,
-    most: Annotated[int, typer.Option(min=1, help="List so many.")] = 50,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="List so many.")] = 50,
     begin: Annotated[
         str, typer.Option("--from", metavar="CLIENT", help="From this identifier on.")
     ] = "",

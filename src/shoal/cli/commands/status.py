@@ -34,7 +34,7 @@ def status(
         Path, typer.Argument(metavar="NETWORK.toml", help="The network to ask.")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="All there is, as one JSON object.")
+        bool, typer.Option("--json", help="All figures, as one JSON object.")
     ] = False,
     advise: Annotated[
         bool, typer.Option("--advise", help="The links its brokers recommend, as TOML.")
@@ -45,10 +45,10 @@ def status(
     broker: Annotated[
         str, typer.Option("--broker", "-b", metavar="NAME", help="Only this one, with details.")
     ] = "",
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")
-    ] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="S", help="With --watch: seconds between.")
+    ] = 2.0,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",

@@ -56,7 +56,7 @@ def story(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Tell the story of a traced message: who has it, who does not, and why.
+    """Tell the story of a traced message: the subscribers that have it, and why others do not.
 
     Messages are traced that have the user property $trace (its value is the label), and those of a
     sample (`shoal trace`). Brokers keep the last 500.

@@ -31,7 +31,7 @@ def subscribe(
     where: Annotated[
         str, typer.Argument(help="The content filter, in SQL: \"carrier = 'UA'\"; or nothing.")
     ] = "",
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Which topics, as in MQTT.")] = "#",
+    topic: Annotated[str, typer.Option("--topic", "-t", help="A topic filter, as in MQTT.")] = "#",
     count: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: when stopped.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: topic, payload, attributes.")

@@ -21,7 +21,7 @@ _INSTEAD = "it takes clients in as soon as it is started again"
 
 def undrain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
-    broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    broker: Annotated[str, typer.Argument(help="The broker's name.")],
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",

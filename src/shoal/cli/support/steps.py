@@ -38,11 +38,6 @@ class CommandStep:
             if task.id in self._bars
         ).replace("%", " %")
 
-    def tell(self, text: str) -> None:
-        """A line where no bars are shown, in a file or a pipe."""
-        if self._progress.disable:
-            self._progress.console.print(f"         {text}", soft_wrap=True, markup=False)
-
     def close(self) -> None:
         for bar in self._bars:
             self._progress.remove_task(bar)

@@ -34,8 +34,6 @@ CANCEL_S = 10.0
 LEAST_S = 10.0
 GOES_ON = "interrupted; the same command goes on with the missing runs"
 NO_PDF = "no PDF (pip install 'shoal[figures]')"
-# Interval of progress lines without a terminal.
-REPORT_EVERY_S = 30.0
 
 
 class StudyMeans(NamedTuple):
@@ -237,12 +235,12 @@ def _simulate(
 
 
 class _Display:
-    """Progress of runs and the remaining time: a bar, or a line at intervals."""
+    """Progress of runs and the remaining time."""
 
     def __init__(self, step: CommandStep, runs: int) -> None:
         self._step = step
         self._runs = runs
-        self._started = self._told = time.monotonic()
+        self._started = time.monotonic()
 
     def show(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -251,9 +249,6 @@ class _Display:
             left_s = (now - self._started) * (1 / progress.share - 1)
             text += f", about {_duration(left_s)} left"
         self._step.show_share(0, progress.share, text)
-        if now - self._told >= REPORT_EVERY_S and progress.done < self._runs:
-            self._told = now
-            self._step.tell(text)
 
 
 def _duration(seconds: float) -> str:

@@ -31,6 +31,15 @@ CHANGES = (
     "The median of the relative differences, seed by seed, with its interval of 95 %. A difference "
     "whose interval has no 0 is more than chance: it has an asterisk."
 )
+# The same where too few seeds ran for intervals.
+FEW_MEDIANS = (
+    f"Medians over the seeds. Intervals of 95 % take {FEWEST_SEEDS} seeds; the same command with "
+    f"--seeds {FEWEST_SEEDS} runs the missing ones."
+)
+FEW_CHANGES = (
+    "The median of the relative differences, seed by seed. Without intervals it is not known "
+    "whether a difference is more than chance."
+)
 ABSENT = "\N{EN DASH}"
 
 
@@ -46,7 +55,7 @@ def conclude(runs: Sequence[Task], design: Design, settings: Sequence[Setting]) 
             *(f"{factor.key} = {', '.join(factor.values)}" for factor in design.factors),
             f"{sum(len(cell.by_seed) for cell in done)} of {len(compared)} runs",
         ),
-        notes=(*_wrong_deliveries(done), MEDIANS, CHANGES),
+        notes=(*_wrong_deliveries(done), *_reading(done, metrics)),
         claims=(),
         tables=tuple(_tables(done, design, metrics)),
         groups=tuple(_groups(done, design, metrics)),
@@ -63,7 +72,19 @@ def conclude(runs: Sequence[Task], design: Design, settings: Sequence[Setting]) 
 
 def _is_there(cell: Cell, metric: StudyMetric) -> bool:
     spread = cell.spread(metric.column)
-    return spread is not None and spread != (0, 0, 0)
+    return spread is not None and any(spread)
+
+
+def _has_intervals(done: Sequence[Cell], metric: StudyMetric) -> bool:
+    spreads = [cell.spread(metric.column) for cell in done]
+    return any(each is not None and each.low is not None for each in spreads)
+
+
+def _reading(done: Sequence[Cell], metrics: Sequence[StudyMetric]) -> tuple[str, str]:
+    """How medians and differences are read."""
+    if done and not any(_has_intervals(done, each) for each in metrics):
+        return FEW_MEDIANS, FEW_CHANGES
+    return MEDIANS, CHANGES
 
 
 def _wrong_deliveries(done: Sequence[Cell]) -> Iterator[str]:
@@ -104,6 +125,7 @@ def _tables(
     for metric in metrics:
         title = metric.title + (f", {metric.unit}" if metric.unit else "")
         first = design.factors[0]
+        has_intervals = _has_intervals(done, metric)
         rows = []
         for cell in done:
             reference = reference_of(cell, done, first)
@@ -112,11 +134,12 @@ def _tables(
             rows.append(
                 (
                     *(cell.setting.get(key, ABSENT) for key in keys),
-                    *_spread_cells(cell.spread(metric.column), metric),
+                    *_spread_cells(cell.spread(metric.column), metric)[: 1 + has_intervals],
                     "reference" if is_reference else _change_cell(change),
                 )
             )
-        columns = (*names, "median", "95 % interval", f"against {first.key}={first.values[0]}")
+        interval = ("95 % interval",) if has_intervals else ()
+        columns = (*names, "median", *interval, f"against {first.key}={first.values[0]}")
         yield tabulate(title, "", columns, rows)
 
 

@@ -40,7 +40,7 @@ class Cluster(SystemSize, frozen=True, kw_only=True):
     ] = 0
     dimension: Annotated[
         tuple[str, ...],
-        Meta(title="NAME=LOW:HIGH", description="What to divide by; repeatable."),
+        Meta(title="NAME=LOW:HIGH", description="An attribute to divide by, with its range; repeatable."),
     ] = ("x=0:1000",)
 
     def layout(self) -> SystemLayout:

@@ -18,9 +18,7 @@ Broker = Annotated[
     str, typer.Option(help="host:port of a broker, or mqtts://, ws://, wss://host:port.")
 ]
 Username = Annotated[str | None, typer.Option(help="The user name.")]
-Password = Annotated[
-    str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how you prove it.")
-]
+Password = Annotated[str | None, typer.Option(envvar="SHOAL_PASSWORD", help="The user's password.")]
 Authority = Annotated[
     str,
     typer.Option(

@@ -19,7 +19,7 @@ Operator = Annotated[
     ),
 ]
 OperatorPassword = Annotated[
-    str, typer.Option(envvar="SHOAL_OPERATOR_PASSWORD", help="And how you prove it.")
+    str, typer.Option(envvar="SHOAL_OPERATOR_PASSWORD", help="The operator's password.")
 ]
 
 OperatorCertificate = Annotated[
