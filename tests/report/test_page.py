@@ -64,6 +64,18 @@ def test_the_page_loads_no_resources(tmp_path: Path) -> None:
     assert not re.search(r"https?://|url\(|@import|fetch\(|import\(", text)
 
 
+def test_a_metric_of_which_no_run_has_a_value_is_left_out(tmp_path: Path) -> None:
+    runs = [
+        replace(run, metrics={**run.metrics, "weight_mean": None, "spared": None})
+        for run in runs_of(tmp_path)
+    ]
+    text = Page(render(runs)).text
+    assert "Weight at the knee" not in text
+    assert "Spared" not in text
+    runs[1] = replace(runs[1], metrics={**runs[1].metrics, "spared": 0})
+    assert "Spared" in Page(render(runs)).text
+
+
 def test_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     page = Page(render(runs_of(tmp_path)))
     assert "Against baseline:load100 cut the average broker message rate by 31.0 %" in page.text

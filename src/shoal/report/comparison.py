@@ -143,6 +143,18 @@ FAULTS = {
 }
 
 
+def groups_of(runs: Sequence[ReportRun]) -> list[tuple[str, list[Metric]]]:
+    """The groups, without metrics of which no run has a value."""
+    return [
+        (group, [each for each in metrics if any(_has(run, each) for run in runs)])
+        for group, metrics in GROUPS
+    ]
+
+
+def _has(run: ReportRun, metric: Metric) -> bool:
+    return run.metrics[metric.column] is not None
+
+
 def faults(run: ReportRun) -> int:
     """Return how many deliveries of a run are wrong."""
     return sum(int(run.metrics[column]) for column in FAULTS)
@@ -173,7 +185,7 @@ def comparison_table(runs: Sequence[ReportRun], colours: Sequence[str]) -> Marku
         ],
     )
     rows = [tag("thead", header)]
-    for group, metrics in GROUPS:
+    for group, metrics in groups_of(runs):
         lines = [
             tag(
                 "tr",

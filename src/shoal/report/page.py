@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.overlays.registry import SYSTEMS
 from shoal.report.chance import differences, verdicts
-from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
+from shoal.report.comparison import comparison_table, faults, groups_of, headline, swatch, verdict
 from shoal.report.costs import costs_table
 from shoal.report.drawing import figures
 from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
@@ -72,7 +72,7 @@ def render(
             _live(replays),
             _section("Invented data", _made_up(runs), id_="made-up"),
             _section("Runs", _differences(runs), _scenarios(runs), id_="scenarios"),
-            _section("How to read this", _definitions(), id_="definitions")),
+            _section("How to read this", _definitions(runs), id_="definitions")),
         tag("footer", "Written by shoal report. Everything is in this one file."),
     )  # fmt: skip
     data = {name: readings(series, unit, time_unit) for name, series, unit in charts}
@@ -411,13 +411,13 @@ def _made_up(runs: Sequence[ReportRun]) -> Markup:
     )
 
 
-def _definitions() -> Markup:
+def _definitions(runs: Sequence[ReportRun]) -> Markup:
     entries = [
         join(
             tag("dt", metric.label, f" ({metric.unit})" if metric.unit else ""),
             tag("dd", metric.meaning + "."),
         )
-        for _, metrics in GROUPS
+        for _, metrics in groups_of(runs)
         for metric in metrics
     ]
     return join(

@@ -399,7 +399,8 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         ),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
-        (("up", "--data", str(path)), "storage.folder: "),
+        (("up", "--data", str(path)), f"--data {path}: is a file; give a folder"),
+        (("up", "--folder", str(path)), f"--folder {path}: is a file; give a folder"),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
         (("up", "--host", "no.invalid"), "--host no.invalid: brokers cannot listen there: "),
         (("password", str(not_text), "ann", "--password", "x"), "byte 0 is not UTF-8 text"),
@@ -422,15 +423,3 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         code, text = run(capsys, *arguments)
         assert code == 2, arguments
         assert problem in text
-
-
-@pytest.mark.parametrize("option", ["--folder", "--data"])
-def test_a_file_in_the_place_of_a_folder_is_named(
-    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(SystemExit) as caught:
-        main(["up", "--port", "0", option, str(file)])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err == f"shoal: {option} {file}: is a file; give a folder\n"

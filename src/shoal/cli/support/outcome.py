@@ -33,7 +33,7 @@ def outcome_table(runs: Sequence[ReportRun]) -> Table:
 
     Runs of several seeds have their medians over these above the figures of the first seed.
     """
-    from shoal.report.comparison import GROUPS, verdict
+    from shoal.report.comparison import groups_of, verdict
     from shoal.report.drawing import figures
 
     table = Table(box=None, pad_edge=False, padding=(0, 1))
@@ -42,7 +42,7 @@ def outcome_table(runs: Sequence[ReportRun]) -> Table:
         table.add_column(run.name, justify="right")
     if any(run.seeds for run in runs):
         _add_medians(table, runs)
-    for group, metrics in GROUPS:
+    for group, metrics in groups_of(runs):
         table.add_row(Text(group, style="bold"))
         for metric in metrics:
             cells = []

@@ -57,7 +57,7 @@ def conclude(runs: Sequence[Task], design: Design, settings: Sequence[Setting]) 
         ),
         notes=(*_wrong_deliveries(done), *_reading(done, metrics)),
         claims=(),
-        tables=tuple(_tables(done, design, metrics)),
+        tables=tuple(_tables(done, design, metrics)) if done else (),
         groups=tuple(_groups(done, design, metrics)),
     )
     return Conclusion(

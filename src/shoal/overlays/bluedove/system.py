@@ -40,7 +40,7 @@ class Cluster(SystemSize, frozen=True, kw_only=True):
     ] = 0
     dimension: Annotated[
         tuple[str, ...],
-        Meta(title="NAME=LOW:HIGH", description="An attribute to divide by, with its range; repeatable."),
+        Meta(title="NAME=LOW:HIGH", description="An attribute with its range, to divide by."),
     ] = ("x=0:1000",)
 
     def layout(self) -> SystemLayout:
