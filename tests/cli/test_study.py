@@ -151,7 +151,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_compared(
         (["--vary", "workload.path=nowhere,workload"], "nowhere"),
         (
             ["--set", "topology.kind=star", "--vary", "topology.centre=EWR,nowhere"],
-            "scenario.toml with topology.centre=nowhere: centre: no broker 'nowhere'",
+            "scenario.toml with topology.centre=nowhere: topology.centre: no broker 'nowhere'",
         ),
         (
             [

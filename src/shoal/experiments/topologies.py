@@ -123,7 +123,8 @@ def star(brokers: Sequence[BrokerId], centre: BrokerId | None = None) -> list[Li
     if centre is None:
         centre = brokers[0]
     if centre not in brokers:
-        raise TopologyError(f"centre: no broker {centre!r}")
+        there = ", ".join(brokers)
+        raise TopologyError(f"topology.centre: no broker {centre!r}; there are {there}")
     return [(centre, broker) for broker in brokers if broker != centre]
 
 
@@ -169,7 +170,9 @@ def minimum_spanning_tree(
     brokers = list(coordinates)
     check_brokers(brokers)
     if max_degree is not None and max_degree < 2:
-        raise TopologyError(f"max_degree: {max_degree} is below 2, which joins no third broker")
+        raise TopologyError(
+            f"topology.max_degree: {max_degree} is below 2, which joins no third broker"
+        )
     spare = dict.fromkeys(brokers, math.inf if max_degree is None else max_degree)
     links: list[Link] = []
     inside, outside = [brokers[0]], brokers[1:]

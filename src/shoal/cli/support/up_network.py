@@ -119,6 +119,7 @@ class NetworkOptions(NamedTuple):
         from shoal.experiments.live.networks import scenario_network
         from shoal.experiments.run_files import read_workload
         from shoal.experiments.scenario import changed_tables, load_scenario
+        from shoal.experiments.scenario_sections import ScenarioError
 
         try:
             scenario = load_scenario(path, self.settings or ())
@@ -131,12 +132,15 @@ class NetworkOptions(NamedTuple):
             if tables := changed_tables(scenario):
                 named = ", ".join(f"[{each}]" for each in tables)
                 print(
-                    f"shoal up: {path}: {named} without effect: of simulated runs only",
+                    f"shoal up: {path}: no effect on a live network: {named}; "
+                    f"`shoal simulate` applies them",
                     file=sys.stderr,
                 )
             return scenario_network(
                 scenario, workload, host=self.host, port=self.port, websockets=self.websockets
             )
+        except (ScenarioError, TopologyError) as error:
+            raise UserError(f"{path}: {error}") from error
         except ValueError as error:
             raise UserError(str(error)) from error
 
