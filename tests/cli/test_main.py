@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -37,6 +38,16 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_fits_80_columns_with_every_word_whole(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert exit_code([command, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if len(line) > 80 or re.search(r"\w…", line)]
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -397,6 +397,10 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
             ("record", "-t", "a/#/b", "--out", str(tmp_path / "new")),
             "--topic: topic filter 'a/#/b', level 2",
         ),
+        (
+            ("record", "--count", "5000001", "--out", str(tmp_path / "new")),
+            "--count 5000001: use 1 to 5000000",
+        ),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
         (("up", "--data", str(path)), f"--data {path}: is a file; give a folder"),

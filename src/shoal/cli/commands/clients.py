@@ -39,7 +39,10 @@ def clients(
     most: Annotated[int, typer.Option(min=1, metavar="N", help="List so many.")] = 20,
     by: Annotated[
         Literal["waiting", "published", "dropped"],
-        typer.Option(help="First the clients with the most queued, dropped or published messages."),
+        typer.Option(
+            metavar="FIGURE",
+            help="The order: waiting, published or dropped messages; the most first.",
+        ),
     ] = "waiting",
     as_json: Annotated[bool, typer.Option("--json", help="All figures, as JSON.")] = False,
     operator: Operator = "",

@@ -33,7 +33,7 @@ def drain(
     after: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS",
+            metavar="S",
             min=0,
             max=3_600,
             help="Let /ready say so for so long before it begins: a load balancer has new "

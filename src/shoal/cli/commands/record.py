@@ -55,15 +55,19 @@ def record(
     broker: Broker = "127.0.0.1:1883",
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="As in MQTT; #.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="For how long; until Ctrl-C by default.")
+        float | None,
+        typer.Option(min=0.1, metavar="S", help="The duration; until Ctrl-C by default."),
     ] = None,
     count: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Or until so many publications.")
+        int,
+        typer.Option(min=1, metavar="N", help=f"Or until so many publications, at most {MOST:,}."),
     ] = 1_000_000,
     levels: Annotated[
         int | None,
         typer.Option(
-            min=1, help="The first so many levels of a topic name its publisher; all by default."
+            min=1,
+            metavar="N",
+            help="The first so many levels of a topic name its publisher; all by default.",
         ),
     ] = None,
     network_file: Annotated[
@@ -87,7 +91,7 @@ def record(
     end: Annotated[
         str, typer.Option("--to", help="And until then; the present end by default.")
     ] = "",
-    qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
+    qos: Annotated[int, typer.Option(min=0, max=2, metavar="N", help="0, 1 or 2.")] = 1,
     version: Version = "5",
     username: Username = None,
     password: Password = None,
@@ -122,6 +126,8 @@ def record(
     from shoal.log.remote import log_addresses
 
     check_topic_filters(*(topic or ()))
+    if count > MOST:
+        raise UserError(f"--count {count}: use 1 to {MOST}")
     out = output_folder(out, overwrite=overwrite)
     check_new(out, overwrite=overwrite)
     network, caller = None, None

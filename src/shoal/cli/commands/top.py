@@ -42,7 +42,10 @@ def top(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     by: Annotated[
         Literal["messages", "bytes", "time"],
-        typer.Option(help="First those with most of it; time is that of testing filters."),
+        typer.Option(
+            metavar="FIGURE",
+            help="The order: messages, bytes, or time of testing filters; the most first.",
+        ),
     ] = "messages",
     most: Annotated[int, typer.Option(min=1, max=50, metavar="N", help="So many of each.")] = 10,
     broker: Annotated[str, typer.Option("--broker", "-b", help="Only at this one.")] = "",

@@ -78,7 +78,10 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = 1.0
     price: Annotated[
         Literal["predicted", "bound"],
-        msgspec.Meta(description="Of swaps: messages as predicted, or the paper's bound."),
+        msgspec.Meta(
+            title="predicted|bound",
+            description="Messages of a swap: as predicted, or the paper's bound.",
+        ),
     ] = "predicted"
     gateways: Annotated[
         int,
