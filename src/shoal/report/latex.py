@@ -4,7 +4,7 @@ r"""Tables of a study for LaTeX, with the rules of the package booktabs.
 >>> print(latex([table]))
 \begin{table}
 \caption{Rate $>$ 1}
-\begin{tabular}{ll}
+\begin{tabular}{rr}
 \toprule
 n & rate, \% \\
 \midrule
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.report.study import StudyTable
+from shoal.report.study import StudyTable, holds_figures
 
 _SPECIAL = str.maketrans(
     {
@@ -68,17 +68,20 @@ def _table(table: StudyTable) -> str:
 
 
 def _columns(table: StudyTable) -> str:
-    r"""Columns as wide as their text; those of sentences share the line.
+    r"""Columns as wide as their text, figures at the right; those of sentences share the line.
 
     >>> rows = (("word " * 20, "1"),)
     >>> table = StudyTable(title="", caption="", columns=("claim", "n"), rows=rows)
     >>> _columns(table)
-    'p{0.80\\linewidth}l'
+    'p{0.80\\linewidth}r'
     """
     lengths = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    columns = zip(*table.rows, strict=True)
+    sides = ["r" if holds_figures(cells) else "l" for cells in columns]
     wide = sum(length > _LONG for length in lengths)
     return "".join(
-        rf"p{{{_OF_A_LINE / wide:.2f}\linewidth}}" if length > _LONG else "l" for length in lengths
+        rf"p{{{_OF_A_LINE / wide:.2f}\linewidth}}" if length > _LONG else side
+        for length, side in zip(lengths, sides, strict=True)
     )
 
 

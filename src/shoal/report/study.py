@@ -263,3 +263,13 @@ def reason(claims: Sequence[StudyFinding]) -> str:
     again = ("Not counted: another reading of a claim above." for claim in claims if claim.is_again)
     reasons = (claim.reason for claim in claims if claim.reason)
     return " ".join(dict.fromkeys([*readings, *again, *reasons]))
+
+
+def holds_figures(cells: Sequence[str]) -> bool:
+    """Return whether a column holds figures, which are easier to compare at the right.
+
+    >>> holds_figures(["12", "\N{MINUS SIGN}0.5 %", ""]), holds_figures(["12", "none"])
+    (True, False)
+    """
+    found = [cell.lstrip("\N{MINUS SIGN}") for cell in cells if cell]
+    return bool(found) and all(cell[:1].isdigit() for cell in found)

@@ -21,6 +21,7 @@ from shoal.report.study import (
     StudyReport,
     StudyTable,
     datasets,
+    holds_figures,
     reason,
     score,
     sections,
@@ -243,7 +244,7 @@ def _table(number: int, table: StudyTable) -> Markup:
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     """A table of texts; columns of figures are at the right."""
-    looks = ["number" if _is_number(cells) else None for cells in zip(*rows, strict=True)]
+    looks = ["number" if holds_figures(cells) else None for cells in zip(*rows, strict=True)]
     looks = looks or [None] * len(columns)
     head = [
         tag("th", name, scope="col", class_=look) for name, look in zip(columns, looks, strict=True)
@@ -254,12 +255,6 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup
     ]
     table = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="plain")
     return tag("div", table, class_="wide")
-
-
-def _is_number(cells: Sequence[str]) -> bool:
-    """Return whether a column holds figures, which are easier to compare at the right."""
-    figures = [cell.lstrip("\N{MINUS SIGN}") for cell in cells if cell]
-    return bool(figures) and all(cell[:1].isdigit() for cell in figures)
 
 
 def _drawn(figure: Figure) -> Markup:

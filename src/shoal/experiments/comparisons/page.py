@@ -209,7 +209,7 @@ def _figure(done: Sequence[Cell], key: str, metric: StudyMetric) -> Figure:
         metric.column,
         metric.title,
         "medians over the seeds",
-        (key, metric.unit or metric.title.lower()),
+        (key, f"{metric.title[0].lower()}{metric.title[1:]}, {metric.unit}".removesuffix(", ")),
         [(name, sorted(points)) for name, points in lines.items()],
         x_scale="linear",
     )
