@@ -53,6 +53,8 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
         links = network.status("B3")["links"]
         assert [row["neighbour"] for row in links] == ["B1"]
+        unknown = "B9 is forgotten; no broker had a link to it\n"
+        assert run(capsys, "forget", path, "B9") == (0, unknown)
 
 
 def test_a_broker_that_stays_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,4 +35,5 @@ def forget(
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
     successor = asyncio.run(forget_broker(network, broker, caller))
-    print(f"{broker} is forgotten" + (f"; {successor} has its place" if successor else ""))
+    place = f"{successor} has its place" if successor else "no broker had a link to it"
+    print(f"{broker} is forgotten; {place}")
