@@ -177,7 +177,7 @@ def test_what_python_could_not_do_in_spark_is_said(
         (("relocation", "--quotes", "nowhere.csv"), "nowhere.csv: no such file"),
         (("relocation", "--rtt", "nowhere.csv"), "nowhere.csv: no such table"),
         (("relocation", "--seed", "-1"), "'--seed'"),
-        (("relocation", "--seeds", "101"), "should be less than or equal to 100"),
+        (("relocation", "--seeds", "101"), "'--seeds': use 100 or less"),
     ],
 )
 def test_mistakes(

@@ -146,9 +146,9 @@ class Drawing extends AsyncDirective {
     const isDown = ([left, right], number) => figures.links[number][3] || rows[left].away || rows[right].away;
     const most = Math.max(...figures.links.map((link) => link[0]), 1);
     const isMany = network.links.length > 3 * network.brokers.length; // only the busy ones stand out
-    this.links.attr("stroke-width", (_, number) => (0.7 + 5.3 * Math.sqrt(figures.links[number][0] / most)) * Math.sqrt(unit))
+    this.links.attr("stroke-width", (_, number) => (1 + 5 * Math.sqrt(figures.links[number][0] / most)) * Math.sqrt(unit))
       .attr("class", (link, number) => (isDown(link, number) ? "down" : null))
-      .attr("stroke-opacity", (_, number) => (isMany ? 0.04 + 0.6 * (figures.links[number][0] / most) ** 1.5 : 0.3 + 0.6 * Math.sqrt(figures.links[number][0] / most)));
+      .attr("stroke-opacity", (_, number) => (isMany ? 0.04 + 0.6 * (figures.links[number][0] / most) ** 1.5 : 0.55 + 0.4 * Math.sqrt(figures.links[number][0] / most)));
     this.links.select("title").text(([left, right], number) => `${network.brokers[left].name} – ${network.brokers[right].name}: ${figure(figures.links[number][0])} messages/s, ${figure(figures.links[number][1])} ms`);
     this.radius = rows.map((row) => (3.4 + Math.sqrt(row.in_per_s ?? 0) * (5 / Math.sqrt(Math.max(100, figures.at?.[1] ?? 0) / rows.length)) * 0.5) * Math.sqrt(unit)).map((radius) => Math.min(radius, 14 * Math.sqrt(unit)));
     this.brokers.attr("r", (_, number) => this.radius[number])
