@@ -26,12 +26,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+from shoal.experiments.networks.topologies import scenario_links
+from shoal.experiments.networks.underlays import build_underlay
 from shoal.experiments.run_files import RunEvent, WorkloadFiles, read_workload
-from shoal.experiments.runner import RunResult, run_workload
-from shoal.experiments.scenario import Scenario, parse_scenario
+from shoal.experiments.runs.runner import RunResult, run_workload
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario
 from shoal.experiments.studies.data import DataSet, Walks, ingest
-from shoal.experiments.topologies import scenario_links
-from shoal.experiments.underlays import build_underlay
 from shoal.frames.times import instant
 from shoal.language import parse
 from shoal.matching.semantics import matches

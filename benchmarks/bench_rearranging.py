@@ -20,7 +20,7 @@ import msgspec
 
 from shoal.broker.messages import Publish
 from shoal.clients.records import MigrationRecord
-from shoal.experiments.topologies import random_tree
+from shoal.experiments.networks.topologies import random_tree
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
 from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters as Grape

@@ -18,7 +18,7 @@ REGISTRIES = ("overlays/registry.py", "experiments/registry.py", "cli/systems/re
 # one.
 ROOMS = ("overlays/", "experiments/", "cli/systems/")
 # The demo, and the default of a scenario: both name one system.
-CHOSEN = ("cli/commands/demo.py", "cli/support/demo_live.py", "experiments/scenario.py")
+CHOSEN = ("cli/commands/demo.py", "cli/support/demo_live.py", "experiments/scenarios/scenario.py")
 
 
 def is_at_home(file: str) -> bool:

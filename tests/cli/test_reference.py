@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.client.bridges import bridge_file
-from shoal.experiments import scenario
+from shoal.experiments.scenarios import scenario
 from shoal.overlays import registry
 from shoal.pipeline.sources import declaration
 from shoal.runtime import network_file

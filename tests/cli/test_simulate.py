@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main as cli
-from shoal.experiments import runner
 from shoal.experiments.run_files import RUN_TABLES
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.scenario import Scenario, load_scenario
-from shoal.experiments.trace_sinks import TraceSink
+from shoal.experiments.runs import runner
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.trace_sinks import TraceSink
+from shoal.experiments.scenarios.scenario import Scenario, load_scenario
 from tests.experiments.test_run_files import event, write_workload
 
 

@@ -13,7 +13,7 @@ import pytest
 from shoal.cli import main as cli
 from shoal.experiments.comparisons import data
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.scenario import Scenario
+from shoal.experiments.scenarios.scenario import Scenario
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import TaskOutcome
 from shoal.report import pdf

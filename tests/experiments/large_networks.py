@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario, parse_scenario
-from shoal.experiments.trace_sinks import ParquetSink
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.runs.trace_sinks import ParquetSink
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario
 from shoal.overlays.registry import SYSTEMS
 
 

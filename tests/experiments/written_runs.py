@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.experiments.run_folder import RunFolder
-from shoal.experiments.scenario import Scenario
+from shoal.experiments.runs.run_folder import RunFolder
+from shoal.experiments.scenarios.scenario import Scenario
 
 
 def write_run(

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.runner import RunResult
-from shoal.experiments.scenario import parse_scenario
-from shoal.experiments.seeds import figures_of
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.runner import RunResult
+from shoal.experiments.runs.seeds import figures_of
+from shoal.experiments.scenarios.scenario import parse_scenario
 from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
 from shoal.pipeline.summaries import write_small_summary, write_summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.client.bridges import bridge_file
-from shoal.experiments import scenario
+from shoal.experiments.scenarios import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration
 from shoal.runtime import network_file

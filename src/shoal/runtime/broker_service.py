@@ -298,7 +298,7 @@ class BrokerService:
         self.node.start(started)
         federation = self.front_end.clients.federation
         if federation is not None:
-            federation.joining.repeats = bool(self.joining.stage)
+            federation.joining.is_joining = bool(self.joining.stage)
             for where in self.directory:
                 if where.has_left:
                     federation.left(where.name, self.node.clock.now_us())

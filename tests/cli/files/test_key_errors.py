@@ -11,7 +11,7 @@ import pytest
 from msgspec import inspect
 
 from shoal.client.bridges import bridge_file
-from shoal.experiments import scenario
+from shoal.experiments.scenarios import scenario
 from shoal.overlays import registry
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration

@@ -14,9 +14,9 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.client import Client
+from shoal.experiments.networks.underlays import build_underlay
 from shoal.experiments.run_files import BrokerRow
-from shoal.experiments.scenario import Matrix
-from shoal.experiments.underlays import build_underlay
+from shoal.experiments.scenarios.scenario import Matrix
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import NetworkFile, dump_network
 from tests.runtime.live import PATIENCE_S, on_loop, until

@@ -20,7 +20,7 @@ from shoal.experiments.live.judge import LiveJudge, expected_by_filters
 from shoal.experiments.live.networks import running, scenario_network
 from shoal.experiments.live.replay import Players, ReplayError
 from shoal.experiments.run_files import WorkloadFiles, read_workload
-from shoal.experiments.scenario import Scenario, parse_scenario
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario
 from shoal.report.replays import Replay
 from shoal.runtime.supervisor import get_json
 from tests.cli.live.test_replay import EVENTS, make_workload

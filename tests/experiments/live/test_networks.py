@@ -16,7 +16,7 @@ from shoal.experiments.live import networks
 from shoal.experiments.live.networks import running, scenario_network
 from shoal.experiments.live.replay import ReplayError, front_ends
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.scenarios.scenario import parse_scenario
 from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.runtime.network_file import NetworkFile, dump_network, load_network, problems
 from shoal.runtime.supervisor import StartError

@@ -25,7 +25,7 @@ from shoal.experiments.relocation.grid import (
 from shoal.experiments.relocation.loads import at_one_office, service_of
 from shoal.experiments.relocation.runs import StudyRun, parameters_of, scenario_of, study_run
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.scenario import (
+from shoal.experiments.scenarios.scenario import (
     BalancedTree,
     ConstantSection,
     GeographySection,

@@ -73,7 +73,7 @@ def test_a_new_broker_repeats_its_hello_until_answered() -> None:
     network.cut("B1", "B2")
     for site in network.sites.values():
         assert site.clients.federation is not None
-        site.clients.federation.joining.repeats = site.machine.id == "B2"
+        site.clients.federation.joining.is_joining = site.machine.id == "B2"
     said = controls_said(network)
     network.after(60)
     assert said.count("FederationHello") > 50
@@ -90,7 +90,7 @@ def test_a_new_broker_whose_first_link_fails_is_no_end_of_a_split(network: Netwo
     restart(network, "B3")
     federation = network["B3"].clients.federation
     assert federation is not None
-    federation.joining.repeats = True
+    federation.joining.is_joining = True
     for is_ready in (False, True):
         federation.linked("B2", is_ready, network["B3"].now_us)
     said = controls_said(network)
@@ -115,7 +115,7 @@ def test_a_new_broker_whose_link_was_lost_repeats_its_hello_until_answered() -> 
     network = Network("B1", "B2")
     joiner = network["B2"]
     assert joiner.clients.federation is not None
-    joiner.clients.federation.joining.repeats = network.is_slow = True
+    joiner.clients.federation.joining.is_joining = network.is_slow = True
     for is_ready in (False, True):
         joiner.clients.federation.linked("B1", is_ready, joiner.now_us)
     said = controls_said(network)
@@ -133,7 +133,7 @@ def test_a_new_broker_whose_link_was_lost_repeats_its_hello_until_answered() -> 
 def test_a_joined_broker_asks_once_after_a_split(network: Network) -> None:
     federation = network["B3"].clients.federation
     assert federation is not None
-    federation.joining.repeats = True
+    federation.joining.is_joining = True
     federation.joined(network["B3"].now_us)
     network.cut("B2", "B3")
     network.heal("B2", "B3")

@@ -20,8 +20,8 @@ from shoal.experiments.live.comparison import compare
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.live.networks import running as scenario_running
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.scenarios.scenario import parse_scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.schemas import PUBLICATION_COLUMNS, arrow_schema
 from shoal.pipeline.truth import write_truth

@@ -37,7 +37,7 @@ from shoal.cli.support.steps import CommandSteps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.experiments.scenario import Scenario
+    from shoal.experiments.scenarios.scenario import Scenario
     from shoal.report.inputs import ReportRun
     from shoal.report.replays import Replay
 
@@ -105,7 +105,7 @@ def demo(
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
     from shoal.experiments.live.replay import ReplayError
-    from shoal.experiments.side_by_side import SimulationDiedError
+    from shoal.experiments.runs.side_by_side import SimulationDiedError
     from shoal.report.comparison import sentences
     from shoal.report.replays import problems as replay_problems
     from shoal.report.replays import proof
@@ -168,7 +168,7 @@ def problems(run: ReportRun, expected: int) -> list[str]:
 
 def scenario(name: str, workload: Path, seed: int) -> Scenario:
     """One of the three: the same brokers, links, clients and events under another system."""
-    from shoal.experiments.scenario import parse_scenario
+    from shoal.experiments.scenarios.scenario import parse_scenario
 
     common = {
         "name": name,
@@ -184,7 +184,7 @@ def _run(
     steps: CommandSteps, out: Path, month: int, brokers: int, seed: int
 ) -> tuple[Sequence[ReportRun], int, Sequence[Replay]]:
     """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
-    from shoal.experiments.side_by_side import simulate_all
+    from shoal.experiments.runs.side_by_side import simulate_all
     from shoal.pipeline.user_settings import DRIVER_MEMORY, user_settings
     from shoal.report.inputs import read_runs
     from shoal.report.page import render

@@ -23,8 +23,8 @@ from shoal.frames.table_places import named
 from shoal.report.drawing import figures
 
 if TYPE_CHECKING:
-    from shoal.experiments.run_totals import RunTotals
-    from shoal.experiments.seeds import SeedFigures
+    from shoal.experiments.runs.run_totals import RunTotals
+    from shoal.experiments.runs.seeds import SeedFigures
 
 # A number that is mistyped should not simulate for days.
 MAX_SEEDS = 1_000
@@ -68,11 +68,11 @@ def simulate(
     # The code takes a moment by itself.
     with waiting(f"reading {scenario_file}"):
         from shoal.experiments.run_files import RunFileError
-        from shoal.experiments.run_folder import RunFolder, check_target
-        from shoal.experiments.runner import run_scenario
-        from shoal.experiments.scenario import load_scenario, written_form
-        from shoal.experiments.scenario_sections import ScenarioError
-        from shoal.experiments.seeds import figures_of, other_seeds
+        from shoal.experiments.runs.run_folder import RunFolder, check_target
+        from shoal.experiments.runs.runner import run_scenario
+        from shoal.experiments.runs.seeds import figures_of, other_seeds
+        from shoal.experiments.scenarios.scenario import load_scenario, written_form
+        from shoal.experiments.scenarios.sections import ScenarioError
         from shoal.overlays.shapes import TopologyError
         from shoal.report.remarks import FAR_BEHIND_US, remarks
         from shoal.simulation.links.underlay import UnderlayError

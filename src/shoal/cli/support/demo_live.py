@@ -18,7 +18,7 @@ from shoal.cli.support.steps import CommandStep, CommandSteps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.experiments.scenario import Scenario
+    from shoal.experiments.scenarios.scenario import Scenario
     from shoal.pipeline.workloads.workload import WorkloadOptions
     from shoal.report.replays import Replay
     from shoal.runtime.network_file import NetworkFile
@@ -42,7 +42,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 def live_scenario(name: str, workload: Path, seed: int, topology: dict[str, Any]) -> Scenario:
     """One of the two: the same brokers, links, clients and events under another system."""
-    from shoal.experiments.scenario import parse_scenario
+    from shoal.experiments.scenarios.scenario import parse_scenario
 
     common = {
         "name": name,

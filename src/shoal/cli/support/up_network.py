@@ -118,8 +118,8 @@ class NetworkOptions(NamedTuple):
     def _of_scenario(self, path: Path) -> NetworkFile:
         from shoal.experiments.live.networks import scenario_network
         from shoal.experiments.run_files import read_workload
-        from shoal.experiments.scenario import changed_tables, load_scenario
-        from shoal.experiments.scenario_sections import ScenarioError
+        from shoal.experiments.scenarios.scenario import changed_tables, load_scenario
+        from shoal.experiments.scenarios.sections import ScenarioError
 
         try:
             scenario = load_scenario(path, self.settings or ())

@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from shoal.experiments.run_folder import RunFolder
-from shoal.experiments.runner import RunResult, run_scenario
-from shoal.experiments.scenario import Scenario
+from shoal.experiments.runs.run_folder import RunFolder
+from shoal.experiments.runs.runner import RunResult, run_scenario
+from shoal.experiments.scenarios.scenario import Scenario
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.small.truth import write_small_truth
 from shoal.pipeline.summaries import summarise_run

@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.experiments.scenario import Scenario, has_effect, load_scenario
+from shoal.experiments.scenarios.scenario import Scenario, has_effect, load_scenario
 from shoal.experiments.studies.runs import digest
 from shoal.overlays.registry import SYSTEMS
 from shoal.typed_toml import OVERRIDE, TomlError

@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.experiments.comparisons.design import Design, Setting, run_name
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.scenario import PATHS, Scenario, written_form
+from shoal.experiments.scenarios.scenario import PATHS, Scenario, written_form
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.overlays.registry import MODULES, SYSTEMS
 

@@ -14,7 +14,7 @@ from shoal.experiments.studies.study import Conclusion, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.run_files import WorkloadFiles
-    from shoal.experiments.scenario import Scenario
+    from shoal.experiments.scenarios.scenario import Scenario
     from shoal.experiments.studies.runs import Task
     from shoal.pipeline.session import Spark
 
@@ -66,7 +66,7 @@ class ComparisonPlan:
 def _check(file: Path, setting: Setting, scenario: Scenario) -> None:
     """DesignError for a setting whose workload cannot serve it, before hours of other runs."""
     from shoal.experiments.run_files import RunFileError
-    from shoal.experiments.runner import check_scenario
+    from shoal.experiments.runs.runner import check_scenario
 
     try:
         check_scenario(scenario, _workload(scenario.workload.path))

@@ -30,8 +30,8 @@ from shoal.experiments.live.replay import (
 )
 from shoal.experiments.live.trace import controls, mean_hops
 from shoal.experiments.run_files import BrokerRow, WorkloadFiles
-from shoal.experiments.runner import run_workload
-from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.runs.runner import run_workload
+from shoal.experiments.scenarios.scenario import parse_scenario
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
 from shoal.report.replays import Replay, ReplayFigures, ReplayPlace

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.experiments.networks.topologies import scenario_links
 from shoal.experiments.run_files import WorkloadFiles, read_workload
-from shoal.experiments.scenario import Scenario
-from shoal.experiments.topologies import scenario_links
+from shoal.experiments.scenarios.scenario import Scenario
 from shoal.runtime.network_file import NetworkFile, dump_network, load_network
 from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.supervisor import (

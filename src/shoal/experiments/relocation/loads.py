@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no type
 
 from shoal.experiments.relocation.grid import RunSpec
 from shoal.experiments.run_files import WorkloadFiles
-from shoal.experiments.scenario import Service
+from shoal.experiments.scenarios.scenario import Service
 
 _NS_PER_US = 1_000
 _COSTS = (

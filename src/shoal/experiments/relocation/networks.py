@@ -25,7 +25,7 @@ from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.clients.records import MigrationRecord
 from shoal.experiments.relocation.grid import BROKERS, LAST, RelocationScale, System
 from shoal.experiments.relocation.measuring.memory import tracing_bytes
-from shoal.experiments.scenario import Service
+from shoal.experiments.scenarios.scenario import Service
 from shoal.experiments.studies.runs import RecordedRun, run_key
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription

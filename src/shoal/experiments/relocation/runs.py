@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.experiments.flow_runs import has_flows, prepared_workload, run_flows
+from shoal.experiments.networks.topologies import scenario_links
 from shoal.experiments.relocation.grid import (
     PUBLISHING_FROM_US,
     SUBSCRIBING_FROM_US,
@@ -26,10 +26,10 @@ from shoal.experiments.relocation.loads import at_one_office, service_of
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.probe import places, summarise_probe
 from shoal.experiments.relocation.measuring.summary import RunSummary, summarise
-from shoal.experiments.runner import changed, run_workload
-from shoal.experiments.scenario import Scenario, parse_scenario, written_form
+from shoal.experiments.runs.flow_runs import has_flows, prepared_workload, run_flows
+from shoal.experiments.runs.runner import changed, run_workload
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario, written_form
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
-from shoal.experiments.topologies import scenario_links
 from shoal.simulation.collection import without_garbage_collection
 
 # Mean size of a quote's frame between brokers; costs of control messages follow their own size.

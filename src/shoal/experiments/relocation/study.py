@@ -34,10 +34,10 @@ class RelocationPlan:
     """The grid on each data set, and networks of growing size."""
 
     def __init__(self, options: RelocationOptions, scale: ScaleName, root: Path, seed: int) -> None:
+        from shoal.experiments.networks.underlays import check_matrix
         from shoal.experiments.relocation.data import WALKS
         from shoal.experiments.relocation.grid import BROKERS, SCALES
         from shoal.experiments.studies.data import data_sets
-        from shoal.experiments.underlays import check_matrix
 
         self._scale = SCALES[scale]
         self._root = root

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from shoal.experiments.networks.topologies import random_tree, uniform_tree
 from shoal.experiments.self_organising.grid import SHAPES, Part, SelfOrganisingCell
 from shoal.experiments.self_organising.modelling.model import ModelOutcome, SelfOrganisingModel
 from shoal.experiments.self_organising.modelling.optimum import OptimumProblem, best_known, regret
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, Shape
 from shoal.experiments.self_organising.modelling.workload import ModelWorkload, draw, places_apart
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
-from shoal.experiments.topologies import random_tree, uniform_tree
 from shoal.overlays.self_organising.deciding.planner import VARIATION
 
 

@@ -199,7 +199,7 @@ class Federation:
 
     def joined(self, now_us: int) -> None:
         """Handle the end of this broker's join."""
-        self.joining.repeats = False
+        self.joining.is_joining = False
         self.session_transfer.starting.joined(now_us)
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:

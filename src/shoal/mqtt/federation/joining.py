@@ -114,7 +114,7 @@ class FederationJoining:
         # Whether a broker has answered, and all differing state has come.
         self.is_told = False
         # Whether this broker is no member yet: it repeats Hello until another one answers.
-        self.repeats = False
+        self.is_joining = False
         self._told: set[int] = set()
 
     def join(self, now_us: int) -> None:
@@ -127,7 +127,7 @@ class FederationJoining:
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """Handle a link that is ready, or one that was given up and has split the network."""
         if not is_ready:
-            if not self.repeats:
+            if not self.is_joining:
                 self._apart.add(neighbour)
         elif self._apart:
             self._has_rejoined = True
@@ -159,7 +159,7 @@ class FederationJoining:
             self._send_clients_and_members(EVERY_BROKER, now_us)
         self._send_hello(now_us)
         self._hellos += 1
-        if self.repeats and not self._is_answered:
+        if self.is_joining and not self._is_answered:
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AGAIN_US)
             return
         is_early = not self._has_rejoined and self._hellos < len(HELLO_AFTER_US)

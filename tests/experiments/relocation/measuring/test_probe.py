@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shoal.experiments.networks.topologies import random_tree
 from shoal.experiments.relocation.grid import BASELINE
 from shoal.experiments.relocation.measuring.probe import (
     ProbeError,
@@ -17,9 +18,8 @@ from shoal.experiments.relocation.measuring.probe import (
     summarise_probe,
 )
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.runner import RunResult
-from shoal.experiments.topologies import random_tree
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.runner import RunResult
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import write_workload
 

@@ -12,8 +12,8 @@ from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunS
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles, read_workload
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.runner import RunResult
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.runner import RunResult
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 

@@ -22,7 +22,7 @@ import numpy as np
 from shoal.experiments.relocation.grid import RunSpec
 from shoal.experiments.relocation.measuring.summary import RunSummary, Stand
 from shoal.experiments.run_files import WorkloadFiles
-from shoal.experiments.runner import RunResult
+from shoal.experiments.runs.runner import RunResult
 from shoal.model import BrokerId, ClientId
 
 # As many publications as one trace session has by default (4.1).

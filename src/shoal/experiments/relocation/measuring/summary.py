@@ -37,7 +37,7 @@ import numpy.typing as npt
 from shoal.experiments.relocation.grid import PUBLISHING_FROM_US, RunSpec
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.run_files import WorkloadFiles
-from shoal.experiments.runner import RunResult
+from shoal.experiments.runs.runner import RunResult
 from shoal.language import parse
 from shoal.matching import MatchIndex
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shoal.experiments.networks.transit_stub import distances, normalised, place, transit_stub
 from shoal.experiments.run_files import read_columns
 from shoal.experiments.self_organising.modelling.departures import departures
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
-from shoal.experiments.transit_stub import distances, normalised, place, transit_stub
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shoal.experiments.networks.underlays import build_underlay
 from shoal.experiments.run_files import BrokerRow, RunFileError
-from shoal.experiments.scenario import ConstantSection, GeographySection, Matrix
-from shoal.experiments.underlays import build_underlay
+from shoal.experiments.scenarios.scenario import ConstantSection, GeographySection, Matrix
 from shoal.simulation.links.underlay import UnderlayError
 
 BROKERS = [

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from shoal.experiments.scenario_sections import (
+from shoal.experiments.scenarios.sections import (
     PAGE,
     NotNegative,
     Positive,

@@ -3,7 +3,7 @@
 A broker is its own place, and clients stand where a broker is: a subscriber with the broker it
 subscribes at, a publisher with its first broker, wherever it connects later.
 
->>> from shoal.experiments.scenario import ConstantSection
+>>> from shoal.experiments.scenarios.scenario import ConstantSection
 >>> build_underlay(ConstantSection(latency_us=7_000), [BrokerRow(broker="A")],
 ...     seed=1).latency_us("A", "B")
 7000
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, read_columns
+from shoal.experiments.scenarios import scenario
 from shoal.model import BrokerId
 from shoal.simulation.links.underlay import (
     ConstantUnderlay,

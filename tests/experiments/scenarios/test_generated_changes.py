@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.experiments.generated_changes import (
+from shoal.experiments.scenarios.changes import MOVE_US, Bursts, Churn, ClientMove, Mobility
+from shoal.experiments.scenarios.generated_changes import (
     BrokerTimes,
     Spell,
     broker_at,
@@ -20,7 +21,6 @@ from shoal.experiments.generated_changes import (
     moved_time,
     subscription_spells,
 )
-from shoal.experiments.scenario_changes import MOVE_US, Bursts, Churn, ClientMove, Mobility
 
 SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US

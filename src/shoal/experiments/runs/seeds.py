@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from shoal.experiments.runner import RunResult, run_scenario
-from shoal.experiments.scenario import Scenario
-from shoal.experiments.trace_sinks import ParquetSink
+from shoal.experiments.runs.runner import RunResult, run_scenario
+from shoal.experiments.runs.trace_sinks import ParquetSink
+from shoal.experiments.scenarios.scenario import Scenario
 
 
 class SeedFigures(msgspec.Struct, frozen=True, kw_only=True):

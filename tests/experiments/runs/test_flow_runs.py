@@ -15,13 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.experiments.flow_runs import (
-    ListedEvents,
-    PreparedWorkload,
-    has_flows,
-    judged,
-    run_flows,
-)
+from shoal.experiments.networks.topologies import scenario_links
 from shoal.experiments.run_files import (
     BrokerRow,
     PublisherRow,
@@ -30,9 +24,15 @@ from shoal.experiments.run_files import (
     SubscriptionRow,
     WorkloadFiles,
 )
-from shoal.experiments.runner import RunResult, run_workload
-from shoal.experiments.scenario import Scenario, parse_scenario
-from shoal.experiments.topologies import scenario_links
+from shoal.experiments.runs.flow_runs import (
+    ListedEvents,
+    PreparedWorkload,
+    has_flows,
+    judged,
+    run_flows,
+)
+from shoal.experiments.runs.runner import RunResult, run_workload
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario
 from shoal.language import parse
 from shoal.model import Publication
 from shoal.overlays.registry import SYSTEMS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import parse_scenario
-from shoal.experiments.seeds import figures_of, other_seeds
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.runs.seeds import figures_of, other_seeds
+from shoal.experiments.scenarios.scenario import parse_scenario
 from tests.experiments.test_run_files import event, write_workload
 
 

@@ -20,8 +20,8 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.run_files import RunFileError
-from shoal.experiments.scenario import Scenario, dump_scenario
-from shoal.experiments.trace_sinks import ParquetSink
+from shoal.experiments.runs.trace_sinks import ParquetSink
+from shoal.experiments.scenarios.scenario import Scenario, dump_scenario
 from shoal.pipeline.checks.provenance import write_note
 
 

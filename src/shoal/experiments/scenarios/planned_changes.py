@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from shoal.experiments.generated_changes import (
+from shoal.experiments.run_files import BrokerRow, SubscriptionRow, WorkloadFiles
+from shoal.experiments.scenarios.changes import Bursts, ClientMove, Join
+from shoal.experiments.scenarios.generated_changes import (
     BrokerTimes,
     Spell,
     broker_at,
@@ -20,10 +22,8 @@ from shoal.experiments.generated_changes import (
     moved_time,
     subscription_spells,
 )
-from shoal.experiments.run_files import BrokerRow, SubscriptionRow, WorkloadFiles
-from shoal.experiments.scenario import Scenario
-from shoal.experiments.scenario_changes import Bursts, ClientMove, Join
-from shoal.experiments.scenario_sections import PAGE, ScenarioError
+from shoal.experiments.scenarios.scenario import Scenario
+from shoal.experiments.scenarios.sections import PAGE, ScenarioError
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link, TopologyError

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from shoal.clients.subscriber import SPREAD_US
-from shoal.experiments.scenario_sections import NotNegative, Positive, ScenarioSection, Share
+from shoal.experiments.scenarios.sections import NotNegative, Positive, ScenarioSection, Share
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.refuge import PAUSE_US
 

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.broker.strategy import Strategy
+from shoal.experiments.networks.topologies import scenario_links
 from shoal.experiments.run_files import RunEvent, RunEvents, WorkloadFiles, read_workload
-from shoal.experiments.runner import RunResult, parsed, run_workload
-from shoal.experiments.scenario import Scenario
-from shoal.experiments.topologies import scenario_links
+from shoal.experiments.runs.runner import RunResult, parsed, run_workload
+from shoal.experiments.scenarios.scenario import Scenario
 from shoal.matching.compiled.kernels.choice import compiles
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.flows.flows import MOST_NEIGHBOURS

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.run_files import RUN_TABLES, RunFileError
-from shoal.experiments.run_folder import RunFolder
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
-from shoal.experiments.trace_sinks import MemorySink, ParquetSink
+from shoal.experiments.runs.run_folder import RunFolder
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.runs.trace_sinks import MemorySink, ParquetSink
+from shoal.experiments.scenarios.scenario import Scenario, load_scenario, parse_scenario
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 from tests.experiments.written_runs import write_run
 
@@ -135,7 +135,7 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from shoal.experiments.run_folder import RunFolder
+from shoal.experiments.runs.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])) as folder:
     folder.sink.add("links", [("A", "B")] * 300_000)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from shoal.experiments.run_files import RunFileError
-from shoal.experiments.run_folder import RunFolder
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario, parse_scenario
-from shoal.experiments.side_by_side import simulate_all
+from shoal.experiments.runs.run_folder import RunFolder
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.runs.side_by_side import simulate_all
+from shoal.experiments.scenarios.scenario import Scenario, parse_scenario
 from tests.experiments.test_run_files import write_workload
 
 

@@ -15,9 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, RunEvents, WorkloadFiles
-from shoal.experiments.topologies import (
+from shoal.experiments.networks.topologies import (
     build_links,
     line,
     minimum_spanning_tree,
@@ -27,6 +25,8 @@ from shoal.experiments.topologies import (
     star,
     uniform_tree,
 )
+from shoal.experiments.run_files import BrokerRow, RunEvents, WorkloadFiles
+from shoal.experiments.scenarios import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.overlays.trace_rows import OverlayLink

@@ -19,7 +19,8 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
 from shoal.broker.wire import COMMON, Codec
-from shoal.experiments.planned_changes import PlannedChanges, with_bursts
+from shoal.experiments.networks.topologies import scenario_links
+from shoal.experiments.networks.underlays import build_underlay
 from shoal.experiments.run_files import (
     RunEvent,
     RunFileError,
@@ -27,14 +28,13 @@ from shoal.experiments.run_files import (
     WorkloadFiles,
     read_workload,
 )
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.scenario import Scenario, costs_by_broker
-from shoal.experiments.scenario_costs import message_costs
-from shoal.experiments.scenario_faults import bandwidths, check_faults, link_faults
-from shoal.experiments.topologies import scenario_links
-from shoal.experiments.trace_sinks import MemorySink, Tables, TraceSink
-from shoal.experiments.trace_tables import Checks, RunTrace
-from shoal.experiments.underlays import build_underlay
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.trace_sinks import MemorySink, Tables, TraceSink
+from shoal.experiments.runs.trace_tables import Checks, RunTrace
+from shoal.experiments.scenarios.costs import message_costs
+from shoal.experiments.scenarios.faults import bandwidths, check_faults, link_faults
+from shoal.experiments.scenarios.planned_changes import PlannedChanges, with_bursts
+from shoal.experiments.scenarios.scenario import Scenario, costs_by_broker
 from shoal.language import FilterSyntaxError, parse
 from shoal.language.conflation_rules import (
     ConflationRule,

@@ -12,7 +12,7 @@ import msgspec
 
 from shoal.broker.effects import Costs
 from shoal.experiments.run_files import read_columns
-from shoal.experiments.scenario_sections import PAGE, ScenarioError, ScenarioSection
+from shoal.experiments.scenarios.sections import PAGE, ScenarioError, ScenarioSection
 from shoal.model import BrokerId
 from shoal.overlays.shapes import Link
 from shoal.simulation.links.underlay import Underlay

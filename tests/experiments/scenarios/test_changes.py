@@ -14,9 +14,9 @@ import pytest
 
 from shoal.experiments.comparisons.data import run_and_summarise
 from shoal.experiments.comparisons.design import Design, parse_factor
-from shoal.experiments.runner import RunResult, run_scenario
-from shoal.experiments.scenario import parse_scenario
-from shoal.experiments.scenario_sections import ScenarioError
+from shoal.experiments.runs.runner import RunResult, run_scenario
+from shoal.experiments.scenarios.scenario import parse_scenario
+from shoal.experiments.scenarios.sections import ScenarioError
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.overlays.registry import SYSTEMS

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from shoal.experiments.transit_stub import (
+from shoal.experiments.networks.transit_stub import (
     TransitStubNetwork,
     TransitStubSize,
     distances,

@@ -8,7 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shoal.experiments.scenario import (
+from shoal.experiments.scenarios.faults import (
+    Crash,
+    Faults,
+    LinkDown,
+    LinkQuality,
+    check_faults,
+)
+from shoal.experiments.scenarios.scenario import (
     BalancedTree,
     GeographySection,
     LinksFile,
@@ -19,20 +26,13 @@ from shoal.experiments.scenario import (
     load_scenario,
     parse_scenario,
 )
-from shoal.experiments.scenario_faults import (
-    Crash,
-    Faults,
-    LinkDown,
-    LinkQuality,
-    check_faults,
-)
-from shoal.experiments.scenario_sections import ScenarioError
+from shoal.experiments.scenarios.sections import ScenarioError
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 from shoal.typed_toml import TomlError
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flights.toml"
 MINIMAL = "name = 'x'\nworkload.path = 'w'\n"
 
 

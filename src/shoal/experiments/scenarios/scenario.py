@@ -27,16 +27,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shoal import typed_toml
-from shoal.experiments.scenario_changes import (
+from shoal.experiments.scenarios.changes import (
     HELD_BACK_US,
     Bursts,
     Churn,
     Membership,
     Mobility,
 )
-from shoal.experiments.scenario_costs import ScenarioCosts
-from shoal.experiments.scenario_faults import Bandwidth, Faults
-from shoal.experiments.scenario_sections import (
+from shoal.experiments.scenarios.costs import ScenarioCosts
+from shoal.experiments.scenarios.faults import Bandwidth, Faults
+from shoal.experiments.scenarios.sections import (
     PAGE,
     NotNegative,
     Positive,

@@ -18,9 +18,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
-from shoal.experiments.run_folder import RunFolder, check_target
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario
+from shoal.experiments.runs.run_folder import RunFolder, check_target
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.scenarios.scenario import Scenario
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.2

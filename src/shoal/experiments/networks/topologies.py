@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from shoal.experiments import scenario
+from shoal.experiments.networks.underlays import coordinates as coordinates_of
 from shoal.experiments.run_files import BrokerRow, WorkloadFiles, read_columns
-from shoal.experiments.underlays import coordinates as coordinates_of
+from shoal.experiments.scenarios import scenario
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import (

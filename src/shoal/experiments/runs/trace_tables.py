@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.experiments.generated_changes import Spell
 from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles
-from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.trace_sinks import TraceSink
+from shoal.experiments.runs.run_totals import RunTotals
+from shoal.experiments.runs.trace_sinks import TraceSink
+from shoal.experiments.scenarios.generated_changes import Spell
 from shoal.model import ClientId, Filter, SubscriptionId
 from shoal.overlays.shapes import Link
 from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES

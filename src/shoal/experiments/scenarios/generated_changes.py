@@ -17,7 +17,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from shoal.experiments.scenario_changes import MOVE_US, Bursts, Churn, ClientMove, Mobility
+from shoal.experiments.scenarios.changes import MOVE_US, Bursts, Churn, ClientMove, Mobility
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
 # From when until when a subscription is there, in the replay's time; None: to the end.

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import dump_scenario, load_scenario, parse_scenario
-from shoal.experiments.scenario_sections import ScenarioError
-from shoal.experiments.trace_sinks import Tables
+from shoal.experiments.runs.runner import run_scenario
+from shoal.experiments.runs.trace_sinks import Tables
+from shoal.experiments.scenarios.scenario import dump_scenario, load_scenario, parse_scenario
+from shoal.experiments.scenarios.sections import ScenarioError
 from shoal.typed_toml import TomlError
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 

@@ -1,0 +1,1 @@
+"""Networks that a scenario names: which brokers are linked, and how long a message takes."""

@@ -1,0 +1,1 @@
+"""Runs of scenarios: one or several at once, their tables, sums and folders."""
