@@ -69,7 +69,7 @@ from shoal.runtime.parts import (
 )
 from shoal.runtime.process_commands import ProcessCommands
 from shoal.runtime.questions import AdminQuestions
-from shoal.runtime.reloading import People, changes
+from shoal.runtime.reloading import People, changed_files, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.log_writer import keeping
@@ -364,7 +364,7 @@ class BrokerService:
         before, people = self.network, self._people
         if "admin" in tables:
             self._admin_access.renew(network.admin)
-        authorities = self._certificates.authorities
+        authorities, files = self._certificates.authorities, self._certificates.digests
         self._certificates.renew(tables)
         tables |= {"access": network.access, "limits": network.limits}
         former, self._access = self._access, access
@@ -378,6 +378,7 @@ class BrokerService:
         self._closing = asyncio.ensure_future(former.close(after=access))
         self.network = msgspec.structs.replace(self.network, **tables)
         self.changed = changes(before, self.network, people, self._people)
+        self.changed += changed_files(files, self._certificates.digests)
         return changed_keys(self.network, network)
 
     @property

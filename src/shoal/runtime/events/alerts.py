@@ -142,11 +142,13 @@ def _readiness(figures: Mapping[str, Any]) -> Iterator[Alert]:
     for reason in figures["missing"]:
         if reason.startswith("link to "):
             continue  # the link has an alert of its own
+        has_left = figures["joining"]["stage"] == "left"
         yield Alert(
             key=f"missing {reason.partition(':')[0]}",
             level=POOR if reason.startswith("clients: ") else BAD,
             text=f"the broker is not ready: {reason}",
             effect=f"new clients are refused; {clients:,} are connected",
+            advice=figures["joining"]["next"] if has_left else "",
         )
 
 
