@@ -65,7 +65,7 @@ def test_what_is_wrong_with_its_listeners_is_said(
         (["serve", "-b", "B1", "--join", "B7"], "lists no broker 'B7'; say B7=HOST:PORT"),
         (["serve", "-b", "B1", "--join", "B7=far"], "--join: 'far' is not host:port"),
         (["leave", "B1"], "broker 'B1' has no admin address"),
-        (["leave", "B9"], "broker 'B9' is not listed; name its --admin"),
+        (["leave", "B9"], "no broker that answers knows it; name its --admin"),
         (["leave", "B9", "--admin", "far"], "--admin: 'far' is not host:port"),
         (["leave", "B9", "--admin", "127.0.0.1:1"], "B9 does not answer at 127.0.0.1:1"),
     ],

@@ -55,6 +55,25 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         assert [row["neighbour"] for row in links] == ["B1"]
 
 
+def test_a_broker_that_joined_leaves_by_its_name_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with processes(tmp_path, 2) as network:
+        path = str(network.path)
+        all_ready(network)
+        network.join("J1", "B1")
+        wait_until(lambda: network.is_ready("J1"))
+        assert run(capsys, "forget", path, "J2") == (
+            2,
+            "shoal: n has no broker J2; its brokers are B1, B2, J1\n",
+        )
+        code, said = run(capsys, "leave", path, "J2")
+        assert (code, "no broker that answers knows it" in said) == (2, True)
+        code, said = run(capsys, "leave", path, "J1")
+        assert (code, said.endswith("J1 has left\n")) == (0, True)
+        assert network.running["J1"].wait(10) == 0
+
+
 def test_a_broker_that_stays_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A leave that has just begun, at whatever stage it is."""
     with processes(tmp_path, 3) as network:

@@ -138,17 +138,17 @@ def _disks(figures: Mapping[str, Any]) -> Iterator[Alert]:
 
 
 def _readiness(figures: Mapping[str, Any]) -> Iterator[Alert]:
-    clients = figures["mqtt"]["connected"]
+    clients, joining = figures["mqtt"]["connected"], figures["joining"]
+    has_left = joining.get("stage") == "left"
     for reason in figures["missing"]:
         if reason.startswith("link to "):
             continue  # the link has an alert of its own
-        has_left = figures["joining"]["stage"] == "left"
         yield Alert(
             key=f"missing {reason.partition(':')[0]}",
             level=POOR if reason.startswith("clients: ") else BAD,
             text=f"the broker is not ready: {reason}",
             effect=f"new clients are refused; {clients:,} are connected",
-            advice=figures["joining"]["next"] if has_left else "",
+            advice=joining["next"] if has_left else "",
         )
 
 

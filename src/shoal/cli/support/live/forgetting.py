@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.statuses import (
+    Statuses,
+    admin_addresses,
+    ask_status,
+    check_known,
+)
 from shoal.runtime.supervisor import get_json, order
 
 if TYPE_CHECKING:
@@ -27,6 +32,9 @@ async def forget_broker(network: NetworkFile, broker: str, caller: Caller, at: s
     if statuses.get(broker) is not None:
         raise UserError(f"{broker} answers, and is not dead; have it leave (shoal leave)")
     here = admin_addresses(network, statuses)
+    # The others do not know every broker that the file lists: it may have been forgotten already.
+    if not _neighbours(statuses, broker) and all(row.name != broker for row in network.brokers):
+        check_known(network, statuses, broker)
     if near := _neighbours(statuses, broker, "up"):
         raise UserError(f"{broker} is connected to {', '.join(near)}, and is not dead")
     near = _neighbours(statuses, broker)
