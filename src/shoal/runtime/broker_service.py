@@ -322,8 +322,8 @@ class BrokerService:
             self.leaving.resume()
         else:
             await self._listeners.admit_clients()
-        if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
-            self._membership.rejoin()  # else its machine opens links by itself
+        if self._is_networked:
+            self._membership.rejoin()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})

@@ -18,7 +18,7 @@ def shoal(today: Day, *words: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("system", systems("grape"))
+@pytest.mark.parametrize("system", systems("grape", "dynatops"))
 def test_the_network_continues_without_a_dead_broker_in_its_middle(
     tmp_path: Path, system: str
 ) -> None:
