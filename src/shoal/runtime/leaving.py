@@ -191,7 +191,7 @@ class Leaving:
             if connection is not None:
                 connected += 1
                 follow += connection.terms is not None and connection.terms.follows
-        away = set(self._links.away)
+        away = set(self._links.lost)
         return {
             "problems": self._obstacles(without),
             "clients": connected,
@@ -228,7 +228,7 @@ class Leaving:
         if not self._links.neighbours:
             return ["it has no links, and is all there is of its network"]
         found = self._why_not_dead(without)
-        if away := [each for each in self._links.away if each not in without]:
+        if away := [each for each in self._links.lost if each not in without]:
             names = ", ".join(away)
             verb = "is" if len(away) == 1 else "are"
             found.append(f"{names} {verb} not connected. Wait, or say {_without(away)}")
@@ -248,7 +248,7 @@ class Leaving:
 
     def _why_not_dead(self, without: Collection[BrokerId]) -> list[str]:
         """Return why these cannot be treated as dead."""
-        neighbours, away = self._links.neighbours, self._links.away
+        neighbours, away = self._links.neighbours, self._links.lost
         strangers = [each for each in without if each not in neighbours]
         alive = [each for each in without if each in neighbours and each not in away]
         return [
@@ -261,23 +261,24 @@ class Leaving:
     @property
     def problem(self) -> str:
         """Return the reason for waiting, if it is known."""
+        if self.stage not in ("sessions", "overlay", "links"):
+            return ""
+        lost = ", ".join(self._links.lost)
+        lacks = f"no link to {lost}, which may come back" if lost else ""
         if self.stage == "sessions":
             count = len(self._front_end.clients.sessions)
-            where = "" if self.takers() else ": no other broker takes clients"
-            return f"{count:,} sessions are still here{where}"
-        if self.stage not in ("overlay", "links"):
-            return ""
-        away = self._links.away
-        if away:
-            return f"no link to {', '.join(away)}, which may come back"
-        return self._problem or self._obstacle
+            here = "1 session is" if count == 1 else f"{count:,} sessions are"
+            here += " still here"
+            if not self.takers():
+                return f"{here}: no other broker takes clients"
+            return f"{here}; {lacks}" if lost else here
+        return lacks or self._problem or self._obstacle
 
     @property
     def next_step(self) -> str:
         """Return advice for the operator about that."""
-        away = self._links.away if self.stage in ("overlay", "links") else ()
-        if away:
-            return f"start {', '.join(away)}, or say {_without(away)}"
+        if self.stage in ("sessions", "overlay", "links") and (lost := self._links.lost):
+            return f"start {', '.join(lost)}, or say {_without(lost)}"
         return _NEXT.get(self.stage, "")
 
     def status(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,26 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
         links = network.status("B3")["links"]
         assert [row["neighbour"] for row in links] == ["B1"]
+
+
+def test_links_that_do_not_last_refuse_a_leave_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A matcher was killed, and a leave waited a minute for it without a word."""
+    dimensions = [{"attribute": "x", "low": 0, "high": 10}]
+    changes: dict[str, Any] = {"system": "bluedove", "links": []}
+    with processes(tmp_path, 3, **changes, bluedove={"dimensions": dimensions}) as network:
+        path = str(network.path)
+        all_ready(network)
+        network.kill("B3")
+        wait_until(lambda: not network.is_ready("B2"))
+        reason = "B2 cannot leave: B3 is not connected. Wait, or say --without B3"
+        code, said = run(capsys, "leave", path, "B2", "--dry-run")
+        assert (code, said.splitlines()[-1]) == (1, reason)
+        assert "neighbour B3: not connected" in said
+        assert run(capsys, "leave", path, "B2") == (2, f"shoal: {reason}\n")
+        code, said = run(capsys, "leave", path, "B2", "--without", "B3")
+        assert (code, said.endswith("B2 has left\n")) == (0, True)
 
 
 def test_a_broker_that_joined_leaves_by_its_name_alone(
