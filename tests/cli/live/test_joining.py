@@ -63,6 +63,7 @@ def test_what_is_wrong_with_its_listeners_is_said(
         (["serve", "-b", "B9", "--listen", HERE[0]], "--listen is for a broker that joins"),
         (["serve", "-b", "B1", "--join", "B2", "--listen", HERE[0]], "the network file says where"),
         (["serve", "-b", "B1", "--join", "B7"], "lists no broker 'B7'; say B7=HOST:PORT"),
+        (["serve", "-b", "B1", "--join", "B1"], "--join: B1 cannot join over itself"),
         (["serve", "-b", "B1", "--join", "B7=far"], "--join: 'far' is not host:port"),
         (["leave", "B1"], "broker 'B1' has no admin address"),
         (["leave", "B9"], "no broker that answers knows it; name its --admin"),

@@ -75,6 +75,8 @@ def serve(
         known = ", ".join(names)
         raise UserError(f"{network_file}: no broker {broker!r}; there are {known}{advice}")
     joins = [read_join(network, each) for each in join or ()]
+    if any(each.broker == broker for each in joins):
+        raise UserError(f"--join: {broker} cannot join over itself; name a member that runs")
     if log_level not in ("debug", "info", "warning", "error"):
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)
