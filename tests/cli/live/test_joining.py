@@ -58,7 +58,10 @@ def test_what_is_wrong_with_its_listeners_is_said(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["serve", "-b", "B9"], "no broker 'B9'; there are B1, B2"),
+        (
+            ["serve", "-b", "B9"],
+            "no broker 'B9'; there are B1, B2; one that has joined needs the --join and --listen",
+        ),
         (["serve", "-b", "B9", "--join", "B1"], "a new one needs --listen peers=HOST:PORT"),
         (["serve", "-b", "B9", "--listen", HERE[0]], "--listen is for a broker that joins"),
         (["serve", "-b", "B1", "--join", "B2", "--listen", HERE[0]], "the network file says where"),
