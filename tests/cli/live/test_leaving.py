@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from shoal.cli.commands import leave
+from shoal.runtime import supervisor
+from shoal.runtime.addresses import Address
 from shoal.runtime.supervisor import ask_to_leave
-from tests.cli.live.test_up import run
+from tests.cli.live.test_up import FILE, run
 from tests.runtime.processes import Processes, processes, wait_until
 
 
@@ -54,6 +57,43 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
         links = network.status("B3")["links"]
         assert [row["neighbour"] for row in links] == ["B1"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "words"),
+    [("left", 0, "B2 has left\n"), ("links", 2, "ended while it was busy with its links")],
+)
+def test_brokers_that_have_yet_to_learn_of_a_leave_do_not_make_it_fail(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    code: int,
+    words: str,
+) -> None:
+    """One behind a dead broker heard of the leave later, and the command said it had failed."""
+    path = tmp_path / "network.toml"
+    text = FILE.replace('7001"', '7001"\nadmin = "127.0.0.1:1"')
+    path.write_text(text.replace('7002"', '7002"\nadmin = "127.0.0.1:2"'), encoding="utf-8")
+    leaving = {"stage": stage, "outcome": "", "next": "", "problem": "", "since_s": 0.0}
+    answers = [{"broker": "B2"}, {"broker": "B2", "leaving": leaving}]
+
+    async def get_json(address: Address, page: str, caller: object) -> dict[str, Any]:
+        if address.port == 1:
+            return {"brokers": [{"broker": "B1"}, {"broker": "B2"}]}
+        if answers:
+            return answers.pop(0)
+        raise ConnectionRefusedError
+
+    async def ask_to_leave(address: Address, caller: object) -> str:
+        return ""
+
+    monkeypatch.setattr(supervisor, "get_json", get_json)
+    monkeypatch.setattr(supervisor, "ask_to_leave", ask_to_leave)
+    monkeypatch.setattr(leave, "_HEAR_S", 0.1)
+    found, said = run(capsys, "leave", str(path), "B2")
+    assert found == code
+    assert words in said
 
 
 def test_links_that_do_not_last_refuse_a_leave_too(
