@@ -29,7 +29,9 @@ async def forget_broker(network: NetworkFile, broker: str, caller: Caller, at: s
     `at` is the neighbour that is to have it, if that matters.
     """
     statuses = await ask_status(network, caller)
-    if statuses.get(broker) is not None:
+    # A broker with an old folder may answer that it has left, while others take it for a member.
+    found = statuses.get(broker)
+    if found is not None and found["joining"]["stage"] != "left":
         raise UserError(f"{broker} answers, and is not dead; have it leave (shoal leave)")
     here = admin_addresses(network, statuses)
     # The others do not know every broker that the file lists: it may have been forgotten already.
