@@ -28,6 +28,7 @@ from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Servers
+from shoal.mqtt.sessions.sessions import Sessions
 from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.links.directory import Directory
@@ -50,7 +51,8 @@ STALL_S = 600.0
 # Advice for an operator when a stage lasts.
 _NEXT = {
     "clients": "wait: clients are sent away some at a time",
-    "sessions": "wait, start a broker that takes clients, or take the leave back (--abort)",
+    "sessions": "wait, start a broker that takes clients, delete the sessions "
+    "(shoal sessions delete), or take the leave back (--abort)",
     "overlay": "wait, or take the leave back (--abort)",
     "links": "wait: it has left, and cannot stay any more",
 }
@@ -266,9 +268,7 @@ class Leaving:
         lost = ", ".join(self._links.lost)
         lacks = f"no link to {lost}, which may come back" if lost else ""
         if self.stage == "sessions":
-            count = len(self._front_end.clients.sessions)
-            here = "1 session is" if count == 1 else f"{count:,} sessions are"
-            here += " still here"
+            here = _here(self._front_end.clients.sessions)
             if not self.takers():
                 return f"{here}: no other broker takes clients"
             return f"{here}; {lacks}" if lost else here
@@ -405,6 +405,18 @@ class Leaving:
         places = self._directory.places
         others = [where for where in places if where.front_ends and where.name != self._node.id]
         return [each.name for each in sorted(others, key=lambda each: each.name not in near)]
+
+
+def _here(sessions: Sessions) -> str:
+    """Return how many sessions are still here, and where one of them goes."""
+    count = len(sessions)
+    words = "1 session is" if count == 1 else f"{count:,} sessions are"
+    session = next(iter(sessions), None)
+    if session is None:
+        return f"{words} still here"
+    goes = f", on its way to {session.going[0]}" if session.going is not None else ""
+    first = "" if count == 1 else "the first: "
+    return f"{words} still here ({first}{session.client_id}{goes})"
 
 
 async def _until(condition: Callable[[], bool]) -> None:
