@@ -408,7 +408,15 @@ class Leaving:
 
 
 def _here(sessions: Sessions) -> str:
-    """Return how many sessions are still here, and where one of them goes."""
+    """Return how many sessions are still here, and where the first of them goes.
+
+    >>> from types import SimpleNamespace
+    >>> first = SimpleNamespace(client_id="dashboard", going=("B2", 7))
+    >>> _here([first])
+    '1 session is still here (dashboard, on its way to B2)'
+    >>> _here([first, first])
+    '2 sessions are still here (the first: dashboard, on its way to B2)'
+    """
     count = len(sessions)
     words = "1 session is" if count == 1 else f"{count:,} sessions are"
     session = next(iter(sessions), None)
