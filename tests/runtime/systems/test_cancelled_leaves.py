@@ -172,10 +172,8 @@ async def test_a_leave_without_progress_ends(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(leaving, "STALL_S", 0.2)
     async with held_at_sessions(monkeypatch) as (_, _, leaving_broker, _):
         await until(lambda: leaving_broker.leaving.stage == "")
-        words = (
-            "taken back after 0.2 s without progress: 1 session is still here (R); no link to B3, "
-        )
-        words += "which may come back"
+        words = "taken back after 0.2 s without progress: 1 session is still here (R); "
+        words += "no link to B3, which may come back"
         assert leaving_broker.leaving.outcome == words
         await until(lambda: "mqtt" in leaving_broker.listening)
 
