@@ -64,6 +64,9 @@ ONLY_OPTIONS = {
         "shoal replay": "the same",
         "shoal report work/baseline work/load --replay": "the same",
     },
+    "docs/how-to/brokers.md": {
+        "shoal forget": "of a broker that is dead; tests/live/membership/test_deaths.py",
+    },
     "docs/how-to/clients.md": {
         "shoal move": "for a client that follows; tests/live/crowds/test_moved_clients.py",
     },

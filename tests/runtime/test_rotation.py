@@ -92,12 +92,23 @@ async def test_only_clients_of_a_removed_authority_are_closed(tmp_path: Path) ->
         ):
             front_end = service.listening["mqtts"]
             assert not await is_let_in(front_end, folder.context("bob-new"))
+            service.reload(service.network)
+            assert service.changed == []
             folder.trust(folder.old, folder.new)
             service.reload(service.network)
+            authority = tmp_path / "ca.pem"
+            assert service.changed == [
+                f"another authority of links in {authority}",
+                f"another authority of clients in {authority}",
+            ]
             async with folder.client(service, "bob", "bob-new") as bob:
                 # The broker's own certificate is the new authority's from here on.
-                folder.issue(folder.new, "B1")
+                own = folder.issue(folder.new, "B1")
                 service.reload(service.network)
+                assert service.changed == [
+                    f"another certificate of links in {own}",
+                    f"another certificate of clients in {own}",
+                ]
                 await ann.publish("a", b"1", qos=1)
                 assert connected(service) == {"ann", "bob"}
                 folder.trust(folder.new)

@@ -69,7 +69,7 @@ from shoal.runtime.parts import (
 )
 from shoal.runtime.process_commands import ProcessCommands
 from shoal.runtime.questions import AdminQuestions
-from shoal.runtime.reloading import People, changes
+from shoal.runtime.reloading import People, changed_files, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.log_writer import keeping
@@ -322,8 +322,8 @@ class BrokerService:
             self.leaving.resume()
         else:
             await self._listeners.admit_clients()
-        if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
-            self._membership.rejoin()  # else its machine opens links by itself
+        if self._is_networked:
+            self._membership.rejoin()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -364,7 +364,7 @@ class BrokerService:
         before, people = self.network, self._people
         if "admin" in tables:
             self._admin_access.renew(network.admin)
-        authorities = self._certificates.authorities
+        authorities, files = self._certificates.authorities, self._certificates.digests
         self._certificates.renew(tables)
         tables |= {"access": network.access, "limits": network.limits}
         former, self._access = self._access, access
@@ -378,6 +378,7 @@ class BrokerService:
         self._closing = asyncio.ensure_future(former.close(after=access))
         self.network = msgspec.structs.replace(self.network, **tables)
         self.changed = changes(before, self.network, people, self._people)
+        self.changed += changed_files(files, self._certificates.digests)
         return changed_keys(self.network, network)
 
     @property

@@ -28,6 +28,7 @@ from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Servers
+from shoal.mqtt.sessions.sessions import Sessions
 from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.links.directory import Directory
@@ -50,7 +51,8 @@ STALL_S = 600.0
 # Advice for an operator when a stage lasts.
 _NEXT = {
     "clients": "wait: clients are sent away some at a time",
-    "sessions": "wait, start a broker that takes clients, or take the leave back (--abort)",
+    "sessions": "wait, start a broker that takes clients, delete the sessions "
+    "(shoal sessions delete), or take the leave back (--abort)",
     "overlay": "wait, or take the leave back (--abort)",
     "links": "wait: it has left, and cannot stay any more",
 }
@@ -191,7 +193,7 @@ class Leaving:
             if connection is not None:
                 connected += 1
                 follow += connection.terms is not None and connection.terms.follows
-        away = set(self._links.away)
+        away = set(self._links.lost)
         return {
             "problems": self._obstacles(without),
             "clients": connected,
@@ -228,7 +230,7 @@ class Leaving:
         if not self._links.neighbours:
             return ["it has no links, and is all there is of its network"]
         found = self._why_not_dead(without)
-        if away := [each for each in self._links.away if each not in without]:
+        if away := [each for each in self._links.lost if each not in without]:
             names = ", ".join(away)
             verb = "is" if len(away) == 1 else "are"
             found.append(f"{names} {verb} not connected. Wait, or say {_without(away)}")
@@ -248,7 +250,7 @@ class Leaving:
 
     def _why_not_dead(self, without: Collection[BrokerId]) -> list[str]:
         """Return why these cannot be treated as dead."""
-        neighbours, away = self._links.neighbours, self._links.away
+        neighbours, away = self._links.neighbours, self._links.lost
         strangers = [each for each in without if each not in neighbours]
         alive = [each for each in without if each in neighbours and each not in away]
         return [
@@ -261,23 +263,22 @@ class Leaving:
     @property
     def problem(self) -> str:
         """Return the reason for waiting, if it is known."""
-        if self.stage == "sessions":
-            count = len(self._front_end.clients.sessions)
-            where = "" if self.takers() else ": no other broker takes clients"
-            return f"{count:,} sessions are still here{where}"
-        if self.stage not in ("overlay", "links"):
+        if self.stage not in ("sessions", "overlay", "links"):
             return ""
-        away = self._links.away
-        if away:
-            return f"no link to {', '.join(away)}, which may come back"
-        return self._problem or self._obstacle
+        lost = ", ".join(self._links.lost)
+        lacks = f"no link to {lost}, which may come back" if lost else ""
+        if self.stage == "sessions":
+            here = _here(self._front_end.clients.sessions)
+            if not self.takers():
+                return f"{here}: no other broker takes clients"
+            return f"{here}; {lacks}" if lost else here
+        return lacks or self._problem or self._obstacle
 
     @property
     def next_step(self) -> str:
         """Return advice for the operator about that."""
-        away = self._links.away if self.stage in ("overlay", "links") else ()
-        if away:
-            return f"start {', '.join(away)}, or say {_without(away)}"
+        if self.stage in ("sessions", "overlay", "links") and (lost := self._links.lost):
+            return f"start {', '.join(lost)}, or say {_without(lost)}"
         return _NEXT.get(self.stage, "")
 
     def status(self) -> dict[str, Any]:
@@ -404,6 +405,26 @@ class Leaving:
         places = self._directory.places
         others = [where for where in places if where.front_ends and where.name != self._node.id]
         return [each.name for each in sorted(others, key=lambda each: each.name not in near)]
+
+
+def _here(sessions: Sessions) -> str:
+    """Return how many sessions are still here, and where the first of them goes.
+
+    >>> from types import SimpleNamespace
+    >>> first = SimpleNamespace(client_id="dashboard", going=("B2", 7))
+    >>> _here([first])
+    '1 session is still here (dashboard, on its way to B2)'
+    >>> _here([first, first])
+    '2 sessions are still here (the first: dashboard, on its way to B2)'
+    """
+    count = len(sessions)
+    words = "1 session is" if count == 1 else f"{count:,} sessions are"
+    session = next(iter(sessions), None)
+    if session is None:
+        return f"{words} still here"
+    goes = f", on its way to {session.going[0]}" if session.going is not None else ""
+    first = "" if count == 1 else "the first: "
+    return f"{words} still here ({first}{session.client_id}{goes})"
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -7,6 +7,8 @@
 ['rules of ann: no more publish a/#; publish b/#; subscribe c']
 >>> changed_names("user", {"ann": 1, "bob": 1}, {"ann": 2, "dan": 1})
 ['user bob removed', 'user dan added', 'password of user ann changed']
+>>> changed_files({"authority of links in ca.pem": "5f"}, {"authority of links in ca.pem": "a0"})
+['another authority of links in ca.pem']
 """
 
 from __future__ import annotations
@@ -45,6 +47,11 @@ def changes(
         *_changed_keys("tls", before.tls, after.tls),
         *_changed_keys("client_tls", before.client_tls, after.client_tls),
     ]
+
+
+def changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the files of certificates whose content differs, from their digests."""
+    return [f"another {name}" for name in after if name in before and before[name] != after[name]]
 
 
 def bounded(texts: list[str]) -> list[str]:

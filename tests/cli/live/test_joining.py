@@ -58,14 +58,18 @@ def test_what_is_wrong_with_its_listeners_is_said(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["serve", "-b", "B9"], "no broker 'B9'; there are B1, B2"),
+        (
+            ["serve", "-b", "B9"],
+            "no broker 'B9'; there are B1, B2; one that has joined needs the --join and --listen",
+        ),
         (["serve", "-b", "B9", "--join", "B1"], "a new one needs --listen peers=HOST:PORT"),
         (["serve", "-b", "B9", "--listen", HERE[0]], "--listen is for a broker that joins"),
         (["serve", "-b", "B1", "--join", "B2", "--listen", HERE[0]], "the network file says where"),
         (["serve", "-b", "B1", "--join", "B7"], "lists no broker 'B7'; say B7=HOST:PORT"),
+        (["serve", "-b", "B1", "--join", "B1"], "--join: B1 cannot join over itself"),
         (["serve", "-b", "B1", "--join", "B7=far"], "--join: 'far' is not host:port"),
         (["leave", "B1"], "broker 'B1' has no admin address"),
-        (["leave", "B9"], "broker 'B9' is not listed; name its --admin"),
+        (["leave", "B9"], "no broker that answers knows it; name its --admin"),
         (["leave", "B9", "--admin", "far"], "--admin: 'far' is not host:port"),
         (["leave", "B9", "--admin", "127.0.0.1:1"], "B9 does not answer at 127.0.0.1:1"),
     ],

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.cli.commands import leave
+from shoal.runtime import supervisor
+from shoal.runtime.addresses import Address
 from shoal.runtime.supervisor import ask_to_leave
-from tests.cli.live.test_up import run
+from tests.cli.live.test_up import FILE, run
 from tests.runtime.processes import Processes, processes, wait_until
 
 
@@ -55,6 +59,82 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         assert [row["neighbour"] for row in links] == ["B1"]
         unknown = "B9 is forgotten; no broker had a link to it\n"
         assert run(capsys, "forget", path, "B9") == (0, unknown)
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "words"),
+    [("left", 0, "B2 has left\n"), ("links", 2, "ended while it was busy with its links")],
+)
+def test_brokers_that_have_yet_to_learn_of_a_leave_do_not_make_it_fail(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    code: int,
+    words: str,
+) -> None:
+    """One behind a dead broker heard of the leave later, and the command said it had failed."""
+    path = tmp_path / "network.toml"
+    text = FILE.replace('7001"', '7001"\nadmin = "127.0.0.1:1"')
+    path.write_text(text.replace('7002"', '7002"\nadmin = "127.0.0.1:2"'), encoding="utf-8")
+    leaving = {"stage": stage, "outcome": "", "next": "", "problem": "", "since_s": 0.0}
+    answers = [{"broker": "B2"}, {"broker": "B2", "leaving": leaving}]
+
+    async def get_json(address: Address, page: str, caller: object) -> dict[str, Any]:
+        if address.port == 1:
+            return {"brokers": [{"broker": "B1"}, {"broker": "B2"}]}
+        if answers:
+            return answers.pop(0)
+        raise ConnectionRefusedError
+
+    async def ask_to_leave(address: Address, caller: object) -> str:
+        return ""
+
+    monkeypatch.setattr(supervisor, "get_json", get_json)
+    monkeypatch.setattr(supervisor, "ask_to_leave", ask_to_leave)
+    monkeypatch.setattr(leave, "_HEAR_S", 0.1)
+    found, said = run(capsys, "leave", str(path), "B2")
+    assert found == code
+    assert words in said
+
+
+def test_links_that_do_not_last_refuse_a_leave_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A matcher was killed, and a leave waited a minute for it without a word."""
+    dimensions = [{"attribute": "x", "low": 0, "high": 10}]
+    changes: dict[str, Any] = {"system": "bluedove", "links": []}
+    with processes(tmp_path, 3, **changes, bluedove={"dimensions": dimensions}) as network:
+        path = str(network.path)
+        all_ready(network)
+        network.kill("B3")
+        wait_until(lambda: not network.is_ready("B2"))
+        reason = "B2 cannot leave: B3 is not connected. Wait, or say --without B3"
+        code, said = run(capsys, "leave", path, "B2", "--dry-run")
+        assert (code, said.splitlines()[-1]) == (1, reason)
+        assert "neighbour B3: not connected" in said
+        assert run(capsys, "leave", path, "B2") == (2, f"shoal: {reason}\n")
+        code, said = run(capsys, "leave", path, "B2", "--without", "B3")
+        assert (code, said.endswith("B2 has left\n")) == (0, True)
+
+
+def test_a_broker_that_joined_leaves_by_its_name_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with processes(tmp_path, 2) as network:
+        path = str(network.path)
+        all_ready(network)
+        network.join("J1", "B1")
+        wait_until(lambda: network.is_ready("J1"))
+        assert run(capsys, "forget", path, "J2") == (
+            2,
+            "shoal: n has no broker J2; its brokers are B1, B2, J1\n",
+        )
+        code, said = run(capsys, "leave", path, "J2")
+        assert (code, "no broker that answers knows it" in said) == (2, True)
+        code, said = run(capsys, "leave", path, "J1")
+        assert (code, said.endswith("J1 has left\n")) == (0, True)
+        assert network.running["J1"].wait(10) == 0
 
 
 def test_a_broker_that_stays_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

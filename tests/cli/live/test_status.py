@@ -223,6 +223,21 @@ def test_what_a_system_records_is_counted_and_fits_a_terminal(
     assert "…" not in text
 
 
+def test_the_links_of_a_broker_among_six_fit_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every heading and every name was cut where each of six brokers was linked to each."""
+    found: list[dict[str, Any] | None] = [
+        says(["B3", "B4", "B5", "J1", "J2"])
+        | {"uptime_s": 90.0, "ready": False, "missing": ["clients: none are let in"]}
+        for _ in range(6)
+    ]
+    _, text = run(capsys, monkeypatch, tmp_path, found, system="dynatops", columns=80)
+    for words in ("broker", "up for", "clients", "deliveries", "not ready", "B3, B4, B5, J1, J2"):
+        assert words in text
+    assert "…" not in text
+
+
 def test_what_a_ring_decided_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

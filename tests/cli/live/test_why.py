@@ -184,7 +184,7 @@ async def test_who_is_away_and_what_waits(tmp_path: Path) -> None:
         code, output = await live.why("dashboard", "flights/UA", "--at", "B3")
         assert code == 1
         assert "dashboard is away; its session is at B3" in output
-        assert "0 messages are in flight to it, 1 wait" in output
+        assert "0 messages are in flight to it, 1 waits" in output
         assert last(output) == ("it waits: dashboard is away, and at QoS 1 and 2 it is kept for it")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -18,7 +19,7 @@ def shoal(today: Day, *words: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("system", systems("grape"))
+@pytest.mark.parametrize("system", systems("grape", "dynatops"))
 def test_the_network_continues_without_a_dead_broker_in_its_middle(
     tmp_path: Path, system: str
 ) -> None:
@@ -70,6 +71,26 @@ def test_a_broker_returns_whose_only_neighbour_has_left_without_it(
         today.network.start("B1", awaits=False)
         today.are_linked()
         today.all_receive_from_all()
+
+
+def test_a_broker_is_forgotten_whose_restored_folder_says_that_it_has_left(tmp_path: Path) -> None:
+    """It answers at its admin port only, and its neighbour waits for it."""
+    with day(tmp_path, "tree", 3, publishers=("B1",)) as today:
+        network, folder = today.network, tmp_path / "data" / "B3"
+        assert "B3 has left" in shoal(today, "leave", "B3")
+        network.running.pop("B3").wait(BOUND_S)
+        copytree(folder, tmp_path / "copy")
+        network.rejoin("B3", "B2")
+        network.start("B3")
+        today.are_linked()
+        network.kill("B3")
+        rmtree(folder)
+        copytree(tmp_path / "copy", folder)
+        network._joined.pop("B3")
+        network.start("B3", awaits=False)
+        assert shoal(today, "forget", "B3") == "B3 is forgotten; B2 has its place\n"
+        today.wait("B2 is ready", lambda: network.is_ready("B2"))
+        today.publish_on()
 
 
 def test_forgetting_a_running_broker_is_refused(tmp_path: Path) -> None:

@@ -93,6 +93,32 @@ def test_a_client_of_a_long_dead_broker_begins_anew(network: Network) -> None:
     assert "s" not in network.sites["B1"].clients.sessions
 
 
+@pytest.mark.parametrize("is_declared_while_it_waits", [False, True])
+def test_a_client_of_a_broker_that_was_declared_dead_begins_anew(
+    network: Network, is_declared_while_it_waits: bool
+) -> None:
+    """It was refused for ten minutes after an operator had declared its broker dead."""
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    network.settle(1)
+    site = network.sites["B0"]
+
+    def declare() -> None:
+        assert site.clients.federation is not None
+        site.clients.federation.left("B1", network.now_us)
+
+    if not is_declared_while_it_waits:
+        declare()
+    client = site.open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    network.settle(5)
+    if is_declared_while_it_waits:
+        declare()
+    network.settle(6)
+    (connack,) = client.take()
+    assert (connack.reason_code, connack.session_present) == (0, False)
+
+
 def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> None:
     away(network, "B1", ["s"])
     answers = []

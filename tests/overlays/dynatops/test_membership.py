@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import (
+    Departed,
     Effect,
     Input,
     LinkChanged,
@@ -303,6 +304,19 @@ def test_a_dropped_member_returns_on_request() -> None:
     stage.receive("C", JoinWanted("C", 77))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (with_joiners("ABD", "C"), 77)
+
+
+def test_a_view_with_a_broker_that_had_departed_opens_a_link_to_it() -> None:
+    """It was declared dead and has come back: the failed link to it does not come up again."""
+    stage = Stage("A")
+    stage.heard(LinkChanged("C", LinkState.FAILED))
+    effects = stage.heard(Departed("C"))
+    effects += stage.heard(LinkChanged("D", LinkState.UP))
+    assert not any(isinstance(each, OpenLink) for each in effects)
+    stage.gathered()
+    lives = {"A": 101, "B": 1, "C": 7, "D": 3}
+    effects = stage.receive("B", ViewSaid(View(2, "B", MEMBERS, lives)))
+    assert OpenLink("C", is_lasting=True) in effects
 
 
 def test_a_broker_outside_a_later_view_asks_to_join_and_forwards_the_view() -> None:

@@ -126,6 +126,12 @@ def test_each_problem_is_an_alert(
     assert words in alert.text
 
 
+def test_a_broker_that_has_left_names_the_way_back() -> None:
+    joining = {"stage": "left", "next": "to have it join again, start it with --join"}
+    (alert,) = alerts_of(figures(missing=["membership: it has left"], joining=joining), NOW_US)
+    assert alert.advice == joining["next"]
+
+
 def test_a_link_that_is_down_is_one_alert_and_not_two() -> None:
     down = figures(missing=["link to B2"], links=[link(state="away", away_us=3_000_000)])
     (alert,) = alerts_of(down, NOW_US)

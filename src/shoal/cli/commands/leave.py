@@ -22,6 +22,7 @@ from shoal.cli.support.live.statuses import problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 _POLL_S = 0.2
@@ -50,7 +51,10 @@ def leave(
     ] = None,
     admin: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Its admin port, if the file does not list it."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Its admin port, if the file does not list it and no other broker answers.",
+        ),
     ] = "",
     operator: Operator = "",
     operator_password: OperatorPassword = "",
@@ -75,9 +79,10 @@ def leave(
     caller = read_caller(network, operator, operator_password, operator_certificate)
     known = {each.name: each.reached_at("admin") for each in network.brokers}
     address = admin or known.get(broker, "")
+    if not address and broker in known:
+        raise UserError(f"{network_file}: broker {broker!r} has no admin address")
     if not address:
-        where = "has no admin address" if broker in known else "is not listed; name its --admin"
-        raise UserError(f"{network_file}: broker {broker!r} {where}")
+        address = asyncio.run(_joined_at(network, broker, caller))
     try:
         there = read_address(address)
         others = {
@@ -95,6 +100,21 @@ def leave(
             asyncio.run(forget_broker(network, each, caller, at=broker))
         is_news = asyncio.run(_leave(broker, there, others, caller, is_listed=broker in known))
         print(f"{broker} has left" if is_news else f"{broker} had left already")
+
+
+async def _joined_at(network: NetworkFile, broker: str, caller: Caller) -> str:
+    """Return the admin address of a broker that has joined, from the brokers that answer."""
+    from shoal.cli.support.live.statuses import ask_status
+
+    statuses = await ask_status(network, caller)
+    if found := statuses.get(broker):
+        address: str = found["listening"]["admin"]
+        return address
+    if broker in statuses:
+        raise UserError(f"{broker} {statuses.why_not(broker)}")
+    raise UserError(
+        f"broker {broker!r} is not listed, and no broker that answers knows it; name its --admin"
+    )
 
 
 async def _check_name(broker: str, address: Address, caller: Caller) -> None:
@@ -208,7 +228,8 @@ async def _leave(
             print(f"{broker} is still busy with its {stage}{problem}", flush=True)
             print(f"  next: {leaving['next']}", flush=True)
         await asyncio.sleep(_POLL_S)
-    if not await _is_gone(broker, others, caller, _HEAR_S):
+    # At the stage `left` its links have ended: a broker behind a dead one may learn it later.
+    if not await _is_gone(broker, others, caller, _HEAR_S) and stage != "left":
         raise UserError(f"{broker} ended while it was busy with its {stage}; it has not left")
     return True
 

@@ -71,10 +71,14 @@ def serve(
         raise UserError("--listen is for a broker that joins a network; add --join")
     names = [each.name for each in network.brokers]
     if broker not in names:
-        advice = "; a new one needs --listen peers=HOST:PORT and others" if join else ""
+        advice = "a new one needs --listen peers=HOST:PORT and others"
+        if not join:
+            advice = "one that has joined needs the --join and --listen of its first start"
         known = ", ".join(names)
-        raise UserError(f"{network_file}: no broker {broker!r}; there are {known}{advice}")
+        raise UserError(f"{network_file}: no broker {broker!r}; there are {known}; {advice}")
     joins = [read_join(network, each) for each in join or ()]
+    if any(each.broker == broker for each in joins):
+        raise UserError(f"--join: {broker} cannot join over itself; name a member that runs")
     if log_level not in ("debug", "info", "warning", "error"):
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)

@@ -202,7 +202,9 @@ def _stop(way: Way, statuses: Statuses) -> str:
 def _standing(client: str, home: str, session: Mapping[str, Any]) -> Iterator[str]:
     state = "is connected to" if session["connected"] else "is away; its session is at"
     user = f" as user {session['user']}" if session["user"] else ""
-    words = f"{session['in_flight']:,} messages are in flight to it, {session['waiting']:,} wait"
+    in_flight, waiting = session["in_flight"], session["waiting"]
+    words = "1 message is" if in_flight == 1 else f"{in_flight:,} messages are"
+    words += f" in flight to it, {waiting:,} {'waits' if waiting == 1 else 'wait'}"
     yield f"{client} {state} {home}{user}: {words}"
     if session["dropped"]:
         yield f"{session['dropped']:,} messages were dropped, as its queue was full"

@@ -170,6 +170,9 @@ class InViews(BaseStrategy):
         self.clients.request(client, request, now_us, out)
         self._look(now_us, out)
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.membership.departed(broker)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.membership.leave(now_us, out)
 

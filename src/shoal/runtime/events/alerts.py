@@ -138,7 +138,8 @@ def _disks(figures: Mapping[str, Any]) -> Iterator[Alert]:
 
 
 def _readiness(figures: Mapping[str, Any]) -> Iterator[Alert]:
-    clients = figures["mqtt"]["connected"]
+    clients, joining = figures["mqtt"]["connected"], figures["joining"]
+    has_left = joining.get("stage") == "left"
     for reason in figures["missing"]:
         if reason.startswith("link to "):
             continue  # the link has an alert of its own
@@ -147,6 +148,7 @@ def _readiness(figures: Mapping[str, Any]) -> Iterator[Alert]:
             level=POOR if reason.startswith("clients: ") else BAD,
             text=f"the broker is not ready: {reason}",
             effect=f"new clients are refused; {clients:,} are connected",
+            advice=joining["next"] if has_left else "",
         )
 
 

@@ -162,6 +162,11 @@ class NetworkJoining:
         self.problems.clear()
         self.stage, self._since_us = "answering", self._clock.now_us()
 
+    def has_link(self) -> None:
+        """Another broker, or the system of this one, has opened a link while it asked."""
+        self._overlay.has_joined()
+        self.problems.clear()
+
     async def answered(
         self, is_told: Callable[[], bool], neighbours: Callable[[], Collection[BrokerId]]
     ) -> None:

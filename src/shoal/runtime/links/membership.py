@@ -113,10 +113,22 @@ class NetworkMembership:
     async def _join(self) -> None:
         _log.warning("all links have ended: joins again")
         self._joining.begin_again()
-        sponsor = await self._joining.find(self._probes)
-        self._links.start_link(sponsor)
-        try:
-            await self._joining.linked(sponsor, lambda: self._links.away)
-        except JoinAgainError as error:
-            _log.warning("not linked", extra={"problem": str(error)})
+        if sponsor := await self._find():
+            self._links.start_link(sponsor)
+            try:
+                await self._joining.linked(sponsor, lambda: self._links.away)
+            except JoinAgainError as error:
+                _log.warning("not linked", extra={"problem": str(error)})
+        else:
+            self._joining.has_link()
         self._joining.end()
+
+    async def _find(self) -> BrokerId | None:
+        """Return a member that takes this broker in; None once another broker has opened a link."""
+        finding = asyncio.create_task(self._joining.find(self._probes))
+        try:
+            while self._is_alone and not finding.done():
+                await asyncio.wait([finding], timeout=LOOK_S)
+            return finding.result() if finding.done() else None
+        finally:
+            finding.cancel()

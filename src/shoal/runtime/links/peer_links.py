@@ -287,6 +287,11 @@ class PeerLinks:
         """Return the neighbours with links that should be up, and are not."""
         return self._links.away
 
+    @property
+    def lost(self) -> list[BrokerId]:
+        """Return those neighbours, and others whose link was up and is not."""
+        return self._links.lost
+
     def is_connected(self, neighbour: BrokerId) -> bool:
         """Return whether there is a connection to a neighbour."""
         link = self._links.get(neighbour)

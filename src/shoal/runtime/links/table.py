@@ -61,6 +61,14 @@ class LinkTable(dict[BrokerId, PeerLink]):
         return sorted(link.session.neighbour for link in self._down)
 
     @property
+    def lost(self) -> list[BrokerId]:
+        """Return those neighbours, and others whose link was up and is not."""
+        broken = [
+            name for name, link in self.items() if link.session.state is LinkSessionState.AWAY
+        ]
+        return sorted({*self.away, *broken})
+
+    @property
     def _down(self) -> list[PeerLink]:
         links = [link for link in self.values() if link.is_lasting and not link.is_gone]
         return [link for link in links if link.session.state not in _IN_SESSION]

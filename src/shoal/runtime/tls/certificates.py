@@ -20,7 +20,7 @@ from shoal.runtime.tls.contexts import (
     load_client_context,
     load_contexts,
 )
-from shoal.runtime.tls.endings import endings
+from shoal.runtime.tls.endings import digests, endings
 
 
 class Certificates:
@@ -41,6 +41,8 @@ class Certificates:
         self.authorities = Authorities(path)
         # When those in use end, whatever the files have become since.
         self.endings = endings(network, name)
+        # Of the files as they were loaded, to say which of them a reload has replaced.
+        self.digests = digests(network, name)
 
     @property
     def clients(self) -> ssl.SSLContext | None:
@@ -81,4 +83,4 @@ class Certificates:
             self._admin.replace(made.admin)
         self.authorities = made.authorities
         self._network = msgspec.structs.replace(self._network, **tables)
-        self.endings = endings(self._network, self._name)
+        self.endings, self.digests = made.endings, made.digests

@@ -1,9 +1,13 @@
-"""When the certificates end that a broker uses, for its status, its metrics and `shoal check`."""
+"""The files of a broker's certificates: when they end, for its status, its metrics and `shoal
+check`; and their digests, for the log of a reload.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,20 @@ def endings(network: NetworkFile, name: BrokerId) -> list[dict[str, Any]]:
         if ends := _ends_s(path):
             ends_s = max(ends) if is_authority else min(ends)
             found.append({"use": use, "file": path, "ends_s": ends_s})
+    return found
+
+
+def digests(network: NetworkFile, name: BrokerId) -> dict[str, str]:
+    """The SHA-256 of each file of certificates, by its use and name in words.
+
+    A file that cannot be read is left out.
+    """
+    found = {}
+    for use, file, is_authority in _files(network):
+        path = Path(file.format(broker=name))
+        words = use if is_authority else f"certificate of {use}"
+        with suppress(OSError):
+            found[f"{words} in {path}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
 

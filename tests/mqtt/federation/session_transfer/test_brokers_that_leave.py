@@ -9,6 +9,7 @@ from shoal.mqtt.federation.controls import (
     FederationMembers,
     OwnersSought,
     SessionAdopted,
+    Several,
     encode_control,
 )
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
@@ -45,6 +46,18 @@ def test_a_broker_that_has_come_back_is_heard_again_after_the_start(network: Net
     assert starting.unheard(now_us) == []
     federation.came("B1")
     assert starting.unheard(now_us) == ["B1"]
+
+
+def test_a_list_counts_that_precedes_the_news_of_its_brokers_return(network: Network) -> None:
+    """The news takes another way than the list, which its broker sends once."""
+    federation, now_us = federation_of(network, "B3"), network["B3"].now_us
+    starting = federation.session_transfer.starting
+    starting.joined(now_us)
+    starting.others = lambda: ["B1"]
+    federation.left("B1", now_us)
+    federation.on_control(encode_control(Several((), "B1", 0, 1)), now_us)
+    federation.came("B1")
+    assert starting.unheard(now_us) == []
 
 
 def test_a_list_that_has_come_counts_when_its_broker_moves(network: Network) -> None:

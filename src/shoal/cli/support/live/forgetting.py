@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.statuses import (
+    Statuses,
+    admin_addresses,
+    ask_status,
+    check_known,
+)
 from shoal.runtime.supervisor import get_json, order
 
 if TYPE_CHECKING:
@@ -24,9 +29,14 @@ async def forget_broker(network: NetworkFile, broker: str, caller: Caller, at: s
     `at` is the neighbour that is to have it, if that matters.
     """
     statuses = await ask_status(network, caller)
-    if statuses.get(broker) is not None:
+    # A broker with an old folder may answer that it has left, while others take it for a member.
+    found = statuses.get(broker)
+    if found is not None and found["joining"]["stage"] != "left":
         raise UserError(f"{broker} answers, and is not dead; have it leave (shoal leave)")
     here = admin_addresses(network, statuses)
+    # The others do not know every broker that the file lists: it may have been forgotten already.
+    if not _neighbours(statuses, broker) and all(row.name != broker for row in network.brokers):
+        check_known(network, statuses, broker)
     if near := _neighbours(statuses, broker, "up"):
         raise UserError(f"{broker} is connected to {', '.join(near)}, and is not dead")
     near = _neighbours(statuses, broker)

@@ -24,9 +24,9 @@ MOST_OF_MEMORY = 5
 
 def overview(statuses: Statuses) -> Table:
     """One line for each broker, those that are not ready first; no wider than 80 columns."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in ("broker", "state", "up for", "links"):
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=column != "links")
     for column in ("clients", "publications", "deliveries"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, found in sorted(statuses.items(), key=lambda row: _urgency(row[1])):
@@ -124,7 +124,15 @@ def latency_words(found: Mapping[str, Any]) -> str:
     >>> latency_words({"p50_s": 0.0004, "p99_s": 0.38})
     'p50 0.4 ms, p99 380 ms'
     """
-    return ", ".join(f"{key[:3]} {1e3 * found[key]:.3g} ms" for key in ("p50_s", "p99_s"))
+    return ", ".join(f"{key[:3]} {_elapsed(found[key])}" for key in ("p50_s", "p99_s"))
+
+
+def _elapsed(seconds: float) -> str:
+    """
+    >>> _elapsed(0.00012), _elapsed(0.994), _elapsed(0.9996), _elapsed(8.13), _elapsed(1_000.0)
+    ('0.12 ms', '994 ms', '1.0 s', '8.1 s', '1000.0 s')
+    """
+    return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
 def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -> None:

@@ -8,7 +8,7 @@
 | target | ASK_AGAIN_US over, it was not | Entered, to all, of a few clients that wait for it |
 | target | SessionState, all of it | admits the client → arriving |
 | target | SessionState, the client has hung up | TransferDeclined |
-| target | WAIT_US over, no answer | refuses the client; a new session without a disk, or if the source is silent |
+| target | WAIT_US over, no answer | refuses the client; a new session without a disk, or if the source is silent, dead or has left |
 | target | ClientNotOwner | refuses the client: the session is another user's |
 | source | Entered | closes its connection (0x8E); if requested: exports the session (see `exporting`) |
 | source, had redirected the client | Entered, requesting | as above, after the connection (see `redirecting`) |
@@ -60,7 +60,7 @@ Decisions
   the session, and messages acknowledged into it, when the owner is back, or to give them to a
   client that was told they are gone. Clients retry by themselves, and a client that prefers a new
   session says clean start. The price: an operator that lost a broker for good must start it again,
-  if with an empty disk. Without `[storage]` a broker that is down has no sessions, and clients get
+  if with an empty disk, or forget it. Without `[storage]` a broker that is down has no sessions, and clients get
   new ones after 2 s.
 - **A broker that has just started asks before it begins a session.** It does not know the sessions
   that began or moved elsewhere while it was down, so it admits unknown clients when all other

@@ -2,13 +2,14 @@
 
 The target asks the owner, repeatedly, as a question may be lost (see `questions`). It waits for a
 large session, or a slow link, as long as more of it comes. A client is never told that its session
-is gone while a broker may have it: it is refused (0x88), and may retry, or start clean.
+is gone while a broker may have it: it is refused (0x88), and may retry, or start clean. A session
+whose owner has left the network, or was declared dead, begins anew if no broker sends it in time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import ClientAdmission
@@ -45,7 +46,7 @@ class Fetching:
 
     `send` sends a control to a broker, or to all. `come` admits a client with the session that has
     come, or without one: None if its owner counts as dead. `fill` installs the state of a client's
-    session for this user.
+    session for this user. `left` are the brokers that have left the network, or are dead.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Fetching:
         send: Callable[[str, Control, int], None],
         come: Callable[[Transfer, WaitingClient, SessionState | None, int], None],
         fill: Callable[[str, str, Iterable[SubscriptionState]], SessionInstallation],
+        left: Collection[BrokerId] = (),
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
@@ -63,6 +65,7 @@ class Fetching:
         self._send = send
         self._come = come
         self._fill = fill
+        self._left = left
         self.journal: SessionJournal | None = None
         self.waiting: dict[str, tuple[Transfer, WaitingClient]] = {}
         self.questions = TransferQuestions(timers, self._ask_for_session)
@@ -212,7 +215,8 @@ class Fetching:
 
     def _wait_no_more(self, transfer: Transfer, waiting: WaitingClient, now_us: int) -> None:
         """Handle the final timeout: the session's owner does not answer."""
-        if self.journal is not None and not self._is_gone(waiting.home, now_us):
+        is_dead = waiting.home in self._left or self._is_gone(waiting.home, now_us)
+        if self.journal is not None and not is_dead:
             reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
             gone_s = self._sessions.limits.silent_broker_s
             self._refuse_session(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)

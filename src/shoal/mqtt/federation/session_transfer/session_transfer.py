@@ -116,7 +116,7 @@ class SessionTransfer:
         )
         fill = partial(SessionInstallation, sessions, subscriptions, problems)
         self.fetching = Fetching(
-            broker_id, sessions, timers, self._send_transfer_control, self._come, fill
+            broker_id, sessions, timers, self._send_transfer_control, self._come, fill, left
         )
         self.starting = StartupSync(
             broker_id, sessions, timers, self._send_transfer_control, self._come_unknown, now_us

@@ -17,7 +17,7 @@ asked about the waiting clients.
 | SOUGHT_US over, a list is missing | OwnersSought, to a broker with a complete list |
 | SOUGHT_US over, it waits | Sought, to all |
 | OwnersKnown | records the owners whose own list is missing |
-| a broker leaves | counts its list as complete, until it is back |
+| a broker leaves | counts its list as complete, until it is back; then its next list counts |
 | the last list has come | admits the waiting clients |
 | START_US over, no list of a connected broker is missing | the same |
 | the client has waited nearly as long as it may | refuses it (0x88) |
@@ -87,8 +87,10 @@ class StartupSync:
         self._timers = timers
         self._send = send
         self._come = come
-        # The brokers with complete lists; and the parts that have come of other lists.
+        # The brokers with complete lists; those of them that count so because they have left; and
+        # the parts that have come of other lists.
         self._listed: set[BrokerId] = set()
+        self._without_list: set[BrokerId] = set()
         self._parts: dict[BrokerId, set[int]] = {}
         # The waiting clients in their order; and those that need not wait any longer.
         self._waiting: OrderedDict[str, _Unknown] = OrderedDict()
@@ -211,16 +213,23 @@ class StartupSync:
         parts = self._parts.setdefault(broker, set())
         parts.add(control.number)
         if len(parts) >= control.parts:
+            self._without_list.discard(broker)
             self._has_said_all(broker, now_us)
         self._set_startup_timer(now_us)
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
+        self._without_list.add(broker)
         self._has_said_all(broker, now_us)
 
     def came(self, broker: BrokerId) -> None:
-        """Handle a broker that had left, and is back: it may own sessions."""
-        self._listed.discard(broker)
+        """Handle a broker that had left, and is back: it may own sessions.
+
+        Its list may arrive before the news of its return.
+        """
+        if broker in self._without_list:
+            self._without_list.remove(broker)
+            self._listed.discard(broker)
 
     def _has_said_all(self, broker: BrokerId, now_us: int) -> None:
         self._parts.pop(broker, None)

@@ -25,6 +25,7 @@ class OwnLinks:
     met     of those, links whose other end has greeted: when it started
     broken  the brokers to which nothing may follow in this view
     lost    the brokers with failed links that are not back
+    over    the brokers whose links have ended without this end; none is opened in this view
     asked   the brokers that the system wants links with, in addition to its structure's; the other
             end wants the same
     """
@@ -35,6 +36,7 @@ class OwnLinks:
         self.met: dict[BrokerId, int] = {}
         self.broken: set[BrokerId] = set()
         self.lost: set[BrokerId] = set()
+        self.over: set[BrokerId] = set()
         self.asked: Collection[BrokerId] = ()
         # Targets without an agreed link, and whether this broker has sent to them of late.
         self._demanded: dict[BrokerId, bool] = {}
@@ -63,6 +65,7 @@ class OwnLinks:
         self.met.pop(neighbour, None)
         self._ending.discard(neighbour)
         self.lost.discard(neighbour)
+        self.over.discard(neighbour)
         if state is LinkState.FAILED:
             self.lost.add(neighbour)
         if state is LinkState.UP:
@@ -75,6 +78,13 @@ class OwnLinks:
             if not was_ending:
                 self._try_later(neighbour, now_us, out)
         return had_been_up and not (was_ending and state is LinkState.ENDED)
+
+    def departed(self, neighbour: BrokerId) -> None:
+        """A failed link will not come up again; a later view may want another."""
+        if neighbour not in self.linked:
+            self._opened.discard(neighbour)
+            self._own.discard(neighbour)
+            self.over.add(neighbour)
 
     def _try_later(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         if not self._later:
@@ -89,8 +99,9 @@ class OwnLinks:
     ) -> None:
         """Open those that are not there: those both ends want if this is the first, the others."""
         to_open = [each for each in (*agreed, *self.asked) if self._broker < each]
+        barred = {self._broker, *self._later, *self.over}
         for each in dict.fromkeys((*to_open, *others, *self._demanded)):
-            if each != self._broker and each not in self._opened and each not in self._later:
+            if each not in self._opened and each not in barred:
                 self._opened.add(each)
                 self._own.add(each)
                 out.append(OpenLink(each, is_lasting=True))

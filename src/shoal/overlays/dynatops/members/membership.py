@@ -159,6 +159,10 @@ class ViewMembership:
             self._lose(neighbour, had_been_up=True, out=out)
         self._look(now_us, out)
 
+    def departed(self, neighbour: BrokerId) -> None:
+        """A neighbour whose link has failed will not come back over it."""
+        self.links.departed(neighbour)
+
     def receive(
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
@@ -476,6 +480,7 @@ class ViewMembership:
         self.places = self._place(view)
         out.append(Remember(view.facts))
         self.links.broken.clear()
+        self.links.over.clear()
         self._lost_elsewhere.clear()
         self._is_renewing = False
         self._down &= set(view.members)
