@@ -18,7 +18,8 @@ from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.link_reconfiguration.states import ReconfigurationState
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
-from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
+from shoal.overlays.system import Picture
+from shoal.overlays.tree.oracle import next_hops, table_problems
 from shoal.simulation.judging.checkers import CheckerVerdict, TimedSubscription, check_deliveries
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US, BrokerNode
@@ -244,11 +245,7 @@ class RandomExchanges:
             for interest, home in network.interests
             if interest.until_us is None
         ]
-        expected = expected_tables(links, homes, interests)
-        tables = {name: strategy.tables for name, strategy in strategies.items()}
-        return problems + check_tables(
-            {name: rows for name, rows in expected.items() if name in tables}, tables
-        )
+        return problems + table_problems(Picture(links, homes, interests), strategies)
 
 
 def _holds(node: BrokerNode) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Sized
 from random import Random
 
 from shoal.clients.records import MigrationRecord
-from shoal.overlays.tree.oracle import check_tables, expected_tables
+from shoal.overlays.system import Picture
+from shoal.overlays.tree.oracle import table_problems
 from shoal.simulation.judging.checkers import CheckerVerdict, check_deliveries
 from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
 from shoal.simulation.links.reliable import ReliableBroker
@@ -121,8 +122,8 @@ class FaultyNetwork:
             for interest, home in network.interests
             if interest.until_us is None
         ]
-        tables = {name: node.machine.strategy.tables for name, node in world.brokers.items()}
-        return check_tables(expected_tables(network.links, homes, interests), tables)
+        strategies = {name: node.machine.strategy for name, node in world.brokers.items()}
+        return table_problems(Picture(network.links, homes, interests), strategies)
 
     def _judge_remains(self) -> list[str]:
         """Every publisher has arrived and published everything, and no broker keeps a state of a
