@@ -72,10 +72,13 @@ EVENEST = 1
 RARELY_S = 10
 # Servers of figure 9 are slower by this at most: its first second has five messages, then.
 MOST_ELASTIC_SLOWDOWN = 100
-# With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown,
-# and tables, which nothing changes, are exchanged once in a trial.
+# With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown.
 REPORTS_SLOWDOWN = 400
+# Where trials look for a limit, nothing changes the tables, and they are exchanged once in a trial:
+# of the paper's servers, each second is that of 400 times slower ones in 400 s.  The bytes that
+# tables take, and changes of the membership, are measured at the paper's interval.
 GOSSIP_S = 40
+SEARCHES: tuple[Kind, ...] = ("rate", "subscriptions")
 
 
 class LargerClusters(NamedTuple):
@@ -107,6 +110,8 @@ class BlueDoveScale(NamedTuple):
     most         the number for runs that vary something else
     beyond       numbers of matchers beyond the paper's
     messages     in one trial, for each matcher
+    step_s       the load of figure 9 rises so often; the paper's five minutes are idle for hours
+                 before the first matcher is added
     """
 
     name: ScaleName
@@ -119,6 +124,7 @@ class BlueDoveScale(NamedTuple):
     deviations: tuple[float, ...]
     adverse: tuple[int, ...]
     subscription_sizes: tuple[int, ...]
+    step_s: int
 
     @property
     def most(self) -> int:
@@ -148,6 +154,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 1_000.0),
         adverse=(0, 2, 4),
         subscription_sizes=(20,),
+        step_s=60,
     ),
     "paper": BlueDoveScale(
         name="paper",
@@ -167,6 +174,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 750.0, 1_000.0),
         adverse=(0, 1, 2, 3, 4),
         subscription_sizes=(5, 10, 15, 20),
+        step_s=300,
     ),
 }
 
@@ -208,6 +216,7 @@ class _Maker:
             "matchers": scale.most,
             "subscriptions": scale.subscriptions,
             "slowdown": scale.slowdown,
+            "gossip_s": GOSSIP_S if kind in SEARCHES else 1,
             "seed": self._seed,
         }
         messages = options.pop("messages", scale.messages)
@@ -336,7 +345,7 @@ def _reports(maker: _Maker) -> Iterator[ClusterRun]:
 def _changes(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     yield maker.run("elasticity", "elasticity", 20.0, matchers=min(scale.sizes), spares=4,
-                    slowdown=elastic_slowdown(scale))  # fmt: skip
+                    slowdown=elastic_slowdown(scale), step_s=scale.step_s)  # fmt: skip
     yield maker.run("faults", "faults", 5.0)
 
 
@@ -386,7 +395,6 @@ def _larger(scale: BlueDoveScale, matchers: int, slowdown: int) -> dict[str, obj
         "subscriptions": scale.beyond.subscriptions,
         "slowdown": slowdown,
         "report_s": max(1, slowdown // REPORTS_SLOWDOWN),
-        "gossip_s": GOSSIP_S,
     }
 
 

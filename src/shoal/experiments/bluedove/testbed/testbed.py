@@ -87,6 +87,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     quantiles       segments by the quantiles of those data
     report_s        matchers report their loads so often
     gossip_s        they exchange tables so often
+    step_s          the rate of figure 9 rises so often; in the paper every five minutes
     """
 
     system: str = "bluedove"
@@ -110,6 +111,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: bool = False
     report_s: int = 1
     gossip_s: int = 1
+    step_s: int = 300
     seed: int = 1
 
 

@@ -264,7 +264,7 @@ class MemberTable:
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Merge heartbeats of members without changes."""
-        mine = self.ages
+        mine = self.ages if ages else {}
         for name, age in ages.items():
             if name not in self._members or name == self._own:
                 continue
