@@ -65,8 +65,8 @@ def conclude(
     evidence = BlueDoveEvidence({result.name: result for result in found}, scale)
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=(
-            f"scale {scale.name}",
             f"{len(found)} runs",
             f"{scale.subscriptions:,} subscriptions",
             f"servers {scale.slowdown} times slower than the paper's",
