@@ -2,9 +2,9 @@
 
 `small` has 1,000 subscriptions, each of which stands for 40 and takes as long to search, and
 servers 400 times slower than the paper's, so that a second has some hundred messages instead of a
-hundred thousand; `paper` has the paper's 40,000, and servers 50 times slower. Every run of one
-figure has the same of both; if rates are of another order (our engine, narrow ranges, hundreds of
-matchers), servers are slower or faster in proportion.
+hundred thousand; `paper` has the paper's 40,000, but 10,000 under other readings, and servers 50
+times slower. Every run of one figure has the same of both; if rates are of another order (our
+engine, narrow ranges, hundreds of matchers), servers are slower or faster in proportion.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class BlueDoveScale(NamedTuple):
     most         the number for runs that vary something else
     beyond       numbers of matchers beyond the paper's
     messages     in one trial, for each matcher
+    reading      subscriptions, for other readings
     step_s       the load of figure 9 rises so often; the paper's five minutes are idle for hours
                  before the first matcher is added
     """
@@ -124,6 +125,7 @@ class BlueDoveScale(NamedTuple):
     deviations: tuple[float, ...]
     adverse: tuple[int, ...]
     subscription_sizes: tuple[int, ...]
+    reading_subscriptions: int
     step_s: int
 
     @property
@@ -154,6 +156,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 1_000.0),
         adverse=(0, 2, 4),
         subscription_sizes=(20,),
+        reading_subscriptions=1_000,
         step_s=60,
     ),
     "paper": BlueDoveScale(
@@ -174,6 +177,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 750.0, 1_000.0),
         adverse=(0, 1, 2, 3, 4),
         subscription_sizes=(5, 10, 15, 20),
+        reading_subscriptions=10_000,
         step_s=300,
     ),
 }
@@ -315,8 +319,8 @@ def _readings(maker: _Maker) -> Iterator[ClusterRun]:
         for name, option in most.items():
             option = _under(reading, scale, option) | {
                 "messages": scale.messages,
-                "subscriptions": max(50, scale.subscriptions // 4),
-                "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
+                "subscriptions": max(50, scale.reading_subscriptions // 4),
+                "stands_for": PAPER_SUBSCRIPTIONS // scale.reading_subscriptions,
             }
             run = prefixed(reading.name, subscriptions_name(name, scale.most))
             yield maker.run(run, "subscriptions", 6.0, **option)
@@ -326,7 +330,12 @@ def _under(
     reading: NamedReading, scale: BlueDoveScale, option: Mapping[str, object]
 ) -> dict[str, object]:
     """A run's options under a reading; narrow ranges take slower servers."""
-    found: dict[str, object] = {"drawing": reading.drawing, "fixed": reading.fixed, **option}
+    found: dict[str, object] = {
+        "drawing": reading.drawing,
+        "fixed": reading.fixed,
+        "subscriptions": scale.reading_subscriptions,
+        **option,
+    }
     if reading.drawing == "single":
         matchers = int(str(option.get("matchers", scale.most)))
         found["dispatchers"] = matchers

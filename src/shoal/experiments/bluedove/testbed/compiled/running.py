@@ -35,7 +35,7 @@ from shoal.experiments.bluedove.testbed.compiled.kernel import (
     is_overdue,
     run_events,
 )
-from shoal.experiments.bluedove.testbed.compiled.layout import matcher_of
+from shoal.experiments.bluedove.testbed.compiled.layout import FiledSets, matcher_of
 from shoal.experiments.bluedove.testbed.compiled.leaving import leave, write_figures, write_tallies
 from shoal.experiments.bluedove.testbed.compiled.plain import (
     BESIDE,
@@ -61,6 +61,7 @@ class CompiledRun:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._compiled: CompiledCluster | None = None
+        self._filed = FiledSets()
         self._whole_until_us = 0 if COMPILES else FAR_US
         # How often all state went back to the machines.
         self.crossings = 0
@@ -110,7 +111,7 @@ class CompiledRun:
         now_us = queue.now_us if next_us is None else next_us
         if now_us <= self._whole_until_us:
             return False
-        self._compiled = enter(self._cluster)
+        self._compiled = enter(self._cluster, self._filed)
         if self._compiled is None:
             self._whole_until_us = now_us + WHOLE_US
             return False
