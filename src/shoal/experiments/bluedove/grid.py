@@ -2,9 +2,10 @@
 
 `small` has 1,000 subscriptions, each of which stands for 40 and takes as long to search, and
 servers 400 times slower than the paper's, so that a second has some hundred messages instead of a
-hundred thousand; `paper` has the paper's 40,000, but 10,000 under other readings, and servers 50
-times slower. Every run of one figure has the same of both; if rates are of another order (our
-engine, narrow ranges, hundreds of matchers), servers are slower or faster in proportion.
+hundred thousand; `paper` has the paper's 40,000, but 10,000 under other readings and with our
+engine's costs, and servers 50 times slower. Every run of one figure has the same of both; if rates
+are of another order (our engine, narrow ranges, hundreds of matchers), servers are slower or faster
+in proportion.
 """
 
 from __future__ import annotations
@@ -106,13 +107,13 @@ class LargerClusters(NamedTuple):
 class BlueDoveScale(NamedTuple):
     """Size of the runs.
 
-    sizes        numbers of matchers
-    most         the number for runs that vary something else
-    beyond       numbers of matchers beyond the paper's
-    messages     in one trial, for each matcher
-    reading      subscriptions, for other readings
-    step_s       the load of figure 9 rises so often; the paper's five minutes are idle for hours
-                 before the first matcher is added
+    sizes                   numbers of matchers
+    most                    the number for runs that vary something else
+    beyond                  numbers of matchers beyond the paper's
+    reading_subscriptions   under other readings, and with our engine's costs
+    messages                in one trial, for each matcher
+    step_s                  the load of figure 9 rises so often; with the paper's five minutes hours
+                            pass before the first matcher is added
     """
 
     name: ScaleName
@@ -369,6 +370,7 @@ def _engine(maker: _Maker) -> Iterator[ClusterRun]:
     common: dict[str, object] = {
         "costs": "engine",
         "slowdown": scale.slowdown * ENGINE_SPEED,
+        "subscriptions": scale.reading_subscriptions,
         "messages": scale.messages // 2,
     }
     for system in SYSTEMS:
