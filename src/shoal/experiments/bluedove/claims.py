@@ -33,6 +33,7 @@ from shoal.experiments.bluedove.runs import (
     PAPER_RATE_PER_S,
     STEP_PER_S,
 )
+from shoal.experiments.bluedove.testbed.testbed import STEP_S
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
@@ -143,8 +144,7 @@ def claims(scale: BlueDoveScale, fresh: str) -> Sequence[Claim[BlueDoveEvidence]
     gain, whole_gain = judges.gain, judges.whole_gain
     flat, adverse = deviation_name(max(scale.deviations)), adverse_name(max(scale.adverse))
     growing = (
-        f"from {FIRST_PER_S} messages/s in steps of {STEP_PER_S} every {scale.step_s} s (the "
-        f"paper: 300 s); "
+        f"from {FIRST_PER_S} messages/s in steps of {STEP_PER_S} every {STEP_S / 60:g} minutes; "
         f"{freshness(elastic_slowdown(scale))}"
     )
     faults = (

@@ -112,8 +112,6 @@ class BlueDoveScale(NamedTuple):
     beyond                  numbers of matchers beyond the paper's
     reading_subscriptions   under other readings, and with our engine's costs
     messages                in one trial, for each matcher
-    step_s                  the load of figure 9 rises so often; with the paper's five minutes hours
-                            pass before the first matcher is added
     """
 
     name: ScaleName
@@ -127,7 +125,6 @@ class BlueDoveScale(NamedTuple):
     adverse: tuple[int, ...]
     subscription_sizes: tuple[int, ...]
     reading_subscriptions: int
-    step_s: int
 
     @property
     def most(self) -> int:
@@ -158,7 +155,6 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         adverse=(0, 2, 4),
         subscription_sizes=(20,),
         reading_subscriptions=1_000,
-        step_s=60,
     ),
     "paper": BlueDoveScale(
         name="paper",
@@ -179,7 +175,6 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         adverse=(0, 1, 2, 3, 4),
         subscription_sizes=(5, 10, 15, 20),
         reading_subscriptions=10_000,
-        step_s=300,
     ),
 }
 
@@ -355,7 +350,7 @@ def _reports(maker: _Maker) -> Iterator[ClusterRun]:
 def _changes(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     yield maker.run("elasticity", "elasticity", 20.0, matchers=min(scale.sizes), spares=4,
-                    slowdown=elastic_slowdown(scale), step_s=scale.step_s)  # fmt: skip
+                    slowdown=elastic_slowdown(scale))  # fmt: skip
     yield maker.run("faults", "faults", 5.0)
 
 
