@@ -67,7 +67,7 @@ def conclude(
         title=TITLE,
         scale=scale.name,
         facts=(
-            f"{len(found)} runs",
+            f"{len(found)} of {len(runs)} runs",
             f"{scale.subscriptions:,} subscriptions",
             f"servers {scale.slowdown} times slower than the paper's",
             f"{min(scale.sizes)} to {scale.most} matchers with 4 cores, 2 dispatchers;"
