@@ -21,9 +21,10 @@ def finding(id: str, claim: str, verdict: str = "met", **fields: object) -> Stud
     return msgspec.convert(given | fields, StudyFinding)
 
 
-def report(*claims: StudyFinding, missing: str = "") -> bytes:
-    facts = ("scale small", "9 runs")
-    whole = StudyReport(title="x", facts=facts, notes=(), claims=claims, tables=(), groups=())
+def report(*claims: StudyFinding, missing: str = "", scale: str = "small") -> bytes:
+    whole = StudyReport(
+        title="x", scale=scale, facts=("9 runs",), notes=(), claims=claims, tables=(), groups=()
+    )
     return msgspec.json.encode(
         Conclusion(whole, {}).of_a_part(missing).report if missing else whole
     )
@@ -51,6 +52,14 @@ def test_findings_are_kept_by_study_and_scale(tmp_path: Path) -> None:
     assert (found.commit, [each.id for each in found.claims]) == ("c0ffee", ["9a"])
 
 
+def test_findings_without_a_scale_are_not_kept(tmp_path: Path) -> None:
+    measured = tmp_path / "octopia"
+    measured.mkdir()
+    (measured / "study.json").write_bytes(report(scale=""))
+    with pytest.raises(ValueError, match="no scale"):
+        keep(measured, "c0ffee", tmp_path / "kept")
+
+
 @pytest.mark.parametrize(
     ("name", "missing", "said"),
     [
@@ -74,7 +83,7 @@ def test_tables_have_verdicts_of_each_scale() -> None:
         for id in SHOWN["octopia"]
     ]
     claims[2] = msgspec.structs.replace(claims[2], claim="... and also")
-    small = KeptStudy(commit="c0ffee", facts=("scale small", "9 runs"), claims=tuple(claims))
+    small = KeptStudy(commit="c0ffee", facts=("9 runs",), claims=tuple(claims))
     whole = msgspec.structs.replace(small, claims=(finding("9a", "claim 9a", ours="64 %"),))
     marks = "".join(
         f"<!-- table {each} -->\n<!-- end of {each} -->\n" for each in ("counts", "octopia")

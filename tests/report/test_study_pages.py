@@ -54,7 +54,8 @@ FIGURE = Figure(
 )
 STUDY = StudyReport(
     title="A <study>",
-    facts=("scale small", "quotes"),
+    scale="small",
+    facts=("quotes",),
     notes=("A note.",),
     claims=(LOAD, DELAY),
     tables=(
@@ -69,8 +70,8 @@ STUDY = StudyReport(
 def test_every_claim_has_a_row_in_both() -> None:
     text, html = markdown(STUDY), page(STUDY)
     assert "| Claim | The paper | Met within | Ours | Reading, likely reason |" in text
-    assert "| cuts the <load> \\| rate | 68 % | 5 points | **met** 71 % |  |" in text
-    assert "| **missed** 71 % | Read as: the best. links differ |" in text
+    assert "| cuts the <load> \\| rate | 68 % | 5 points | met: 71 % |  |" in text
+    assert "| **missed**: 71 % | Read as: the best. links differ |" in text
     assert "Of the paper's 2 claims 1 met, 1 missed." in text
     assert "cuts the &lt;load&gt; | rate" in html
     assert "<load>" not in html
@@ -121,7 +122,7 @@ def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
     text, html = markdown(study), page(study)
     assert "| Claim | The paper | Met within | Ours, quotes | Ours, flights |" in text
     assert (
-        "| 68 % | 5 points | **missed** 71 % | **missed** 9 % | Read as: the best. links differ |"
+        "| 68 % | 5 points | **missed**: 71 % | **missed**: 9 % | Read as: the best. links differ |"
         in text
     )
     assert html.count(' id="delay"') == html.count('class="reason"') == 1
@@ -132,8 +133,9 @@ def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
         assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in text
         assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in html
     only = msgspec.structs.replace(study, claims=study.claims[:3])
-    assert "| 68 % | 5 points | **missed** 71 % |  | Read as: the best. links differ |" in markdown(
-        only
+    assert (
+        "| 68 % | 5 points | **missed**: 71 % |  | Read as: the best. links differ |"
+        in markdown(only)
     )
 
 

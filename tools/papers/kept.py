@@ -51,8 +51,9 @@ def keep(measured: Path, commit: str, folder: Path = FOLDER) -> list[Path]:
             raise ValueError(f"{found.parent}: not named like a study: {', '.join(STUDIES)}")
         if report.is_part:
             raise ValueError(f"{found}: {report.facts[-1]}; the same command goes on with them")
-        scale = report.facts[0].removeprefix("scale ")
-        path = folder / scale / f"{study}.json"
+        if report.scale not in SCALES:
+            raise ValueError(f"{found}: no scale; the same command writes it anew with one")
+        path = folder / report.scale / f"{study}.json"
         kept = KeptStudy(commit=commit, facts=report.facts, claims=report.claims)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")

@@ -19,7 +19,7 @@ from shoal.report.study import (
     sections,
     whole_texts,
 )
-from shoal.report.study_pages import table_rows
+from shoal.report.study_pages import BOLD, table_rows, verdict_text
 from tools.papers.kept import KeptStudy
 from tools.papers.shown import PAPERS, SHOWN, Paper
 
@@ -92,7 +92,7 @@ def all_claims(study: str, scales: Scales) -> list[str]:
     lines = [f"# {PAPERS[study].title}: every claim", "", VERDICTS_TEXT, ""]
     for scale, one in scales.items():
         lines += [
-            f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts[1:])}.",
+            f"Scale {scale}, measured by commit `{one.commit}`: {'; '.join(one.facts)}.",
             "",
         ]
     everything = [each for one in scales.values() for each in one.claims]
@@ -147,8 +147,4 @@ def _cells(id: str, columns: Sequence[_Column]) -> Iterator[str]:
     """The verdict and the measurement of a claim, for each column that has it."""
     for column in columns:
         one = column.claims.get(id)
-        yield "" if one is None else ": ".join(filter(None, (_verdict(one), one.ours)))
-
-
-def _verdict(one: StudyFinding) -> str:
-    return f"**{one.verdict}**" if one.verdict == "missed" else one.verdict
+        yield "" if one is None else verdict_text(one, BOLD)

@@ -62,7 +62,7 @@ def overview_markdown(studies: Mapping[str, StudyReport]) -> str:
     """All studies as Markdown."""
     lines = [f"# {TITLE}", "", _NOTE, ""]
     for name, study in studies.items():
-        lines += [f"## [{_system(study)}]({name}/RESULTS.md)", "", " · ".join(study.facts), ""]
+        lines += [f"## [{_system(study)}]({name}/RESULTS.md)", "", study.size, ""]
         lines += table_rows(_COLUMNS, list(_counts(study.claims)))
         if missed := missed_claims(study.claims):
             rows = [(one.claim, one.dataset, one.paper, one.ours, reason([one])) for one in missed]
@@ -92,7 +92,7 @@ def _section(name: str, study: StudyReport) -> Markup:
     return tag(
         "section",
         tag("h2", _system(study)),
-        tag("p", " · ".join(study.facts), class_="facts"),
+        tag("p", study.size, class_="facts"),
         plain_table(_COLUMNS, list(_counts(study.claims))),
         tag("p", tag("a", "All claims and figures", href=f"{name}/index.html")),
         tag("h3", "Missed") if missed else None,

@@ -141,15 +141,26 @@ class StudyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pages show; `is_part` if runs are missing, as the last fact says."""
+    """Everything that the pages show.
+
+    scale     of a paper's runs; a study of one's own has none
+    is_part   if runs are missing, as the last fact says
+    """
 
     title: str
+    scale: str = ""
     facts: tuple[str, ...]
     notes: tuple[str, ...]
     claims: tuple[StudyFinding, ...]
     tables: tuple[StudyTable, ...]
     groups: tuple[StudyGroup, ...]
     is_part: bool = False
+
+    @property
+    def size(self) -> str:
+        """The scale and the facts in one line."""
+        scale = [f"scale {self.scale}"] if self.scale else []
+        return " · ".join([*scale, *self.facts])
 
 
 def read_study(path: Path) -> StudyReport:

@@ -28,6 +28,8 @@ from shoal.report.study import (
 )
 
 COLUMNS = ("Claim", "The paper", "Met within")
+# In Markdown.
+BOLD = "**"
 
 
 def write_pages(folder: Path, study: StudyReport) -> None:
@@ -53,7 +55,7 @@ def _figures(study: StudyReport) -> Iterator[Figure]:
 
 def markdown(study: StudyReport) -> str:
     """The study as Markdown: claims, tables, and links to the figures."""
-    lines = [f"# {study.title}", "", " · ".join(study.facts), ""]
+    lines = [f"# {study.title}", "", study.size, ""]
     for line in _scores(study):
         lines += [line, ""]
     for note in study.notes:
@@ -92,8 +94,14 @@ def claim_tables(study: StudyReport) -> list[StudyTable]:
 
 
 def _verdict_texts(found: Sequence[StudyFinding], names: Sequence[str]) -> list[str]:
-    ours = {one.dataset: f"{one.verdict}: {one.ours}" if one.ours else one.verdict for one in found}
+    ours = {one.dataset: verdict_text(one) for one in found}
     return [ours.get(name, "") for name in names]
+
+
+def verdict_text(one: StudyFinding, mark: str = "") -> str:
+    """A verdict, and the figures that it stands on; `mark` stands around that of a miss."""
+    verdict = f"{mark}{one.verdict}{mark}" if one.verdict == "missed" else one.verdict
+    return ": ".join(filter(None, (verdict, one.ours)))
 
 
 def _headings(claims: Sequence[StudyFinding]) -> list[str]:
@@ -103,7 +111,7 @@ def _headings(claims: Sequence[StudyFinding]) -> list[str]:
 
 
 def _claim_cells(found: Sequence[StudyFinding], names: Sequence[str]) -> tuple[str, ...]:
-    ours = {one.dataset: f"**{one.verdict}** {one.ours}".rstrip() for one in found}
+    ours = {one.dataset: verdict_text(one, BOLD) for one in found}
     cells = (ours.get(name, "") for name in names)
     return (found[0].claim, found[0].paper, found[0].band, *cells, reason(found))
 
@@ -130,7 +138,7 @@ def page(study: StudyReport) -> str:
     body = join(
         tag("header",
             tag("h1", study.title),
-            tag("p", " · ".join(study.facts), class_="facts"),
+            tag("p", study.size, class_="facts"),
             [tag("p", tag("b", line), class_="headline") for line in _scores(study)],
             [tag("p", note, class_="note") for note in study.notes],
             tag("nav",

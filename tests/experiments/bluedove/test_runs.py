@@ -203,9 +203,9 @@ def test_responses_have_fallen_when_the_longest_is_past() -> None:
 def test_responses_fall_after_a_matcher_was_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"ADDITIONS": 1, "FIRST_PER_S": 2_260, "STEP_PER_S": 1, "STEP_S": 6}.items():
+    for name, value in {"ADDITIONS": 1, "FIRST_PER_S": 2_260, "STEP_PER_S": 1}.items():
         monkeypatch.setattr(runs, name, value)
-    made = run(tmp_path, "elasticity", spares=2, slowdown=10, search_ns=600_000)
+    made = run(tmp_path, "elasticity", spares=2, slowdown=10, search_ns=600_000, step_s=6)
     made()
     assert made.summary is not None
     assert made.summary.values["added"] >= 1

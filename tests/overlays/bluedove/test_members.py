@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,27 @@ def table(*members: Member, dimensions: int = 1) -> MemberTable:
 
 def member(name: str, *segments: Segment, generation: int = 1, version: int = 1) -> Member:
     return Member(broker=name, generation=generation, version=version, segments=segments)
+
+
+@given(MEMBERS, MEMBERS, st.sampled_from([None, "A"]))
+def test_entries_that_are_left_out_would_not_be_taken(
+    before: list[Member], after: list[Member], own: str | None
+) -> None:
+    tables = [MemberTable(1, own), MemberTable(1, own)]
+    for made in tables:
+        made.merge(before, 0)
+        versions = np.frombuffer(made.heartbeats.to_bytes(), "<u4") + np.uint32(1)
+        made.renew_all(versions.tobytes(), 1)
+    whole, short = tables
+    assert whole.merge(after, 2) == short.merge(short.without_known(after), 2)
+    for one in (whole, short):
+        assert one.ages == {name: each.age for name, each in one.members.items()}
+    assert whole.members == short.members
+    assert whole.contested == short.contested
+    assert [whole.heartbeats.heard_us(name) for name in whole.names] == [
+        short.heartbeats.heard_us(name) for name in short.names
+    ]
+    assert not short.without_known(short.members[name] for name in short.names if name != own)
 
 
 @given(MEMBERS, PLACES, PLACES)

@@ -32,8 +32,8 @@ from shoal.experiments.bluedove.runs import (
     KILL_EVERY_S,
     PAPER_RATE_PER_S,
     STEP_PER_S,
-    STEP_S,
 )
+from shoal.experiments.bluedove.testbed.testbed import STEP_S
 from shoal.experiments.studies.claims import (
     Band,
     Claim,

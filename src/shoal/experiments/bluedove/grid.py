@@ -2,9 +2,10 @@
 
 `small` has 1,000 subscriptions, each of which stands for 40 and takes as long to search, and
 servers 400 times slower than the paper's, so that a second has some hundred messages instead of a
-hundred thousand; `paper` has the paper's 40,000, and servers 50 times slower. Every run of one
-figure has the same of both; if rates are of another order (our engine, narrow ranges, hundreds of
-matchers), servers are slower or faster in proportion.
+hundred thousand; `paper` has the paper's 40,000, but 10,000 under other readings and with our
+engine's costs, and servers 50 times slower. Every run of one figure has the same of both; if rates
+are of another order (our engine, narrow ranges, hundreds of matchers), servers are slower or faster
+in proportion.
 """
 
 from __future__ import annotations
@@ -72,10 +73,13 @@ EVENEST = 1
 RARELY_S = 10
 # Servers of figure 9 are slower by this at most: its first second has five messages, then.
 MOST_ELASTIC_SLOWDOWN = 100
-# With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown,
-# and tables, which nothing changes, are exchanged once in a trial.
+# With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown.
 REPORTS_SLOWDOWN = 400
+# Where trials look for a limit, nothing changes the tables, and they are exchanged once in a trial:
+# of the paper's servers, each second is that of 400 times slower ones in 400 s.  The bytes that
+# tables take, and changes of the membership, are measured at the paper's interval.
 GOSSIP_S = 40
+SEARCHES: tuple[Kind, ...] = ("rate", "subscriptions")
 
 
 class LargerClusters(NamedTuple):
@@ -103,10 +107,11 @@ class LargerClusters(NamedTuple):
 class BlueDoveScale(NamedTuple):
     """Size of the runs.
 
-    sizes        numbers of matchers
-    most         the number for runs that vary something else
-    beyond       numbers of matchers beyond the paper's
-    messages     in one trial, for each matcher
+    sizes                   numbers of matchers
+    most                    the number for runs that vary something else
+    beyond                  numbers of matchers beyond the paper's
+    reading_subscriptions   under other readings, and with our engine's costs
+    messages                in one trial, for each matcher
     """
 
     name: ScaleName
@@ -119,6 +124,7 @@ class BlueDoveScale(NamedTuple):
     deviations: tuple[float, ...]
     adverse: tuple[int, ...]
     subscription_sizes: tuple[int, ...]
+    reading_subscriptions: int
 
     @property
     def most(self) -> int:
@@ -148,6 +154,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 1_000.0),
         adverse=(0, 2, 4),
         subscription_sizes=(20,),
+        reading_subscriptions=1_000,
     ),
     "paper": BlueDoveScale(
         name="paper",
@@ -167,6 +174,7 @@ SCALES: Mapping[ScaleName, BlueDoveScale] = {
         deviations=(250.0, 500.0, 750.0, 1_000.0),
         adverse=(0, 1, 2, 3, 4),
         subscription_sizes=(5, 10, 15, 20),
+        reading_subscriptions=10_000,
     ),
 }
 
@@ -208,6 +216,7 @@ class _Maker:
             "matchers": scale.most,
             "subscriptions": scale.subscriptions,
             "slowdown": scale.slowdown,
+            "gossip_s": GOSSIP_S if kind in SEARCHES else 1,
             "seed": self._seed,
         }
         messages = options.pop("messages", scale.messages)
@@ -306,8 +315,8 @@ def _readings(maker: _Maker) -> Iterator[ClusterRun]:
         for name, option in most.items():
             option = _under(reading, scale, option) | {
                 "messages": scale.messages,
-                "subscriptions": max(50, scale.subscriptions // 4),
-                "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
+                "subscriptions": max(50, scale.reading_subscriptions // 4),
+                "stands_for": PAPER_SUBSCRIPTIONS // scale.reading_subscriptions,
             }
             run = prefixed(reading.name, subscriptions_name(name, scale.most))
             yield maker.run(run, "subscriptions", 6.0, **option)
@@ -317,7 +326,12 @@ def _under(
     reading: NamedReading, scale: BlueDoveScale, option: Mapping[str, object]
 ) -> dict[str, object]:
     """A run's options under a reading; narrow ranges take slower servers."""
-    found: dict[str, object] = {"drawing": reading.drawing, "fixed": reading.fixed, **option}
+    found: dict[str, object] = {
+        "drawing": reading.drawing,
+        "fixed": reading.fixed,
+        "subscriptions": scale.reading_subscriptions,
+        **option,
+    }
     if reading.drawing == "single":
         matchers = int(str(option.get("matchers", scale.most)))
         found["dispatchers"] = matchers
@@ -351,6 +365,7 @@ def _engine(maker: _Maker) -> Iterator[ClusterRun]:
     common: dict[str, object] = {
         "costs": "engine",
         "slowdown": scale.slowdown * ENGINE_SPEED,
+        "subscriptions": scale.reading_subscriptions,
         "messages": scale.messages // 2,
     }
     for system in SYSTEMS:
@@ -386,7 +401,6 @@ def _larger(scale: BlueDoveScale, matchers: int, slowdown: int) -> dict[str, obj
         "subscriptions": scale.beyond.subscriptions,
         "slowdown": slowdown,
         "report_s": max(1, slowdown // REPORTS_SLOWDOWN),
-        "gossip_s": GOSSIP_S,
     }
 
 

@@ -65,9 +65,9 @@ def conclude(
     evidence = BlueDoveEvidence({result.name: result for result in found}, scale)
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=(
-            f"scale {scale.name}",
-            f"{len(found)} runs",
+            f"{len(found)} of {len(runs)} runs",
             f"{scale.subscriptions:,} subscriptions",
             f"servers {scale.slowdown} times slower than the paper's",
             f"{min(scale.sizes)} to {scale.most} matchers with 4 cores, 2 dispatchers;"

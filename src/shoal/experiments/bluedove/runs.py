@@ -87,7 +87,7 @@ def cluster_run(
     name: str, kind: Kind, setting: BlueDoveSetting, *, messages: int, cost: float, folder: str
 ) -> ClusterRun:
     """A run with its file in `folder`, and its key: a digest of all that it depends on."""
-    changes = [FIRST_PER_S, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, SEEN_S]
+    changes = [FIRST_PER_S, STEP_PER_S, MOST_STEPS, ADDITIONS, SEEN_S]
     trial = [*RULE, *changes, KILL_EVERY_S, KILLS]
     used: list[object] = []
     if setting.points:
@@ -192,7 +192,6 @@ def _fitting(setting: BlueDoveSetting, rate: float, guess: float) -> float:
 
 # The paper begins with 500 messages per second, and adds 500 every five minutes.
 FIRST_PER_S = STEP_PER_S = 500
-STEP_S = 300.0
 # Until the last of so many additions was a step ago, or so many steps in all.
 ADDITIONS, MOST_STEPS = 3, 160
 # Responses are looked at for so long after an addition.
@@ -205,10 +204,10 @@ def measure_elasticity(setting: BlueDoveSetting, messages: int) -> Measured:
     start_us, rates = testbed.now_us, []
     for step in range(MOST_STEPS):
         rate = (FIRST_PER_S + step * STEP_PER_S) / setting.slowdown
-        rates.append((step * STEP_S, rate * setting.slowdown))
-        testbed.publish(rate, STEP_S)
+        rates.append((float(step * setting.step_s), rate * setting.slowdown))
+        testbed.publish(rate, setting.step_s)
         added_us = _added_us(testbed)
-        late_us = testbed.now_us - round(STEP_S * 1e6)
+        late_us = testbed.now_us - setting.step_s * SECOND_US
         if len(added_us) >= ADDITIONS and added_us[ADDITIONS - 1] < late_us:
             break
     testbed.drain()

@@ -60,8 +60,8 @@ def conclude(
     done = len(evidence.found) + len(evidence.planned)
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=(
-            f"scale {scale.name}",
             f"{done} of {len(models) + len(plans)} runs",
             f"{scale.located:,} users in {scale.columns} x {scale.rows} cells; {users}",
             f"{scale.users:,} users without places, {scale.brokers} brokers, {scale.topics} topics",

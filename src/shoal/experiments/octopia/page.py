@@ -53,8 +53,8 @@ def conclude(runs: Sequence[Task], scale: OctopiaScale, described: Mapping[str, 
     ]
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=(
-            f"scale {scale.name}",
             f"{len(found)} of {len(runs)} runs",
             "70 brokers, 100 publishers, 2,000 subscribers",
             *described.values(),

@@ -40,6 +40,7 @@ def conclude(runs: Sequence[Task], scale: RelocationScale, sources: Sequence[str
     ]
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=facts(scale, len(found), len(networks), sources),
         notes=NOTES,
         claims=tuple(
@@ -65,7 +66,6 @@ def facts(
     """Return facts about the runs, in a few words each."""
     minutes = scale.duration_us / 60e6
     return (
-        f"scale {scale.name}",
         *sources,
         f"{runs} simulated networks, and {networks} to see how far it scales",
         f"up to {scale.publishers} publishers, {scale.subscriptions} subscribers each; a "

@@ -63,8 +63,8 @@ def conclude(
     ]
     report = StudyReport(
         title=TITLE,
+        scale=scale.name,
         facts=(
-            f"scale {scale.name}",
             f"{len(found)} of {len(runs)} runs",
             f"{scale.networks} networks; {scale.varied} where something is varied",
             links,

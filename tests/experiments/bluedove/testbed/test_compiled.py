@@ -137,6 +137,12 @@ def test_matchers_are_added_under_load() -> None:
     assert any(isinstance(row, ScaleRecord) for row in seen.figures)
 
 
+def test_subscriptions_are_stored_between_loads() -> None:
+    """Compiled code files the sets anew."""
+    seen, expected = changed(lambda cluster: cluster.store(200), 5.0, 0.9)
+    assert seen == expected
+
+
 @pytest.mark.parametrize("share", [0.8, 2.0])
 def test_all_state_goes_to_the_machines_and_comes_back(share: float) -> None:
     """Ten times, with queues, jobs and messages of every kind under way."""

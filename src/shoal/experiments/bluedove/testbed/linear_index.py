@@ -43,6 +43,8 @@ class LinearIndex:
 
     def __init__(self, attributes: tuple[str, ...]) -> None:
         self._attributes = attributes
+        # How often a filter was added or removed.
+        self.changes = 0
         # The filter of each row, and the rows of each filter.
         self._ids: list[Hashable] = []
         self._rows: dict[Hashable, list[int]] = {}
@@ -58,6 +60,7 @@ class LinearIndex:
         several apart.
         """
         columns = _columns(filter, self._attributes)
+        self.changes += 1
         rows = self._rows.setdefault(id, [])
         while len(rows) > len(columns):
             self._drop_row(rows[-1])
@@ -72,6 +75,7 @@ class LinearIndex:
     def remove(self, id: Hashable) -> None:
         """Forget a filter."""
         rows = self._rows[id]
+        self.changes += 1
         while rows:
             self._drop_row(rows[-1])
         del self._rows[id]

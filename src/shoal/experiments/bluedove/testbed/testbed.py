@@ -65,6 +65,8 @@ SEARCH_NS = 100
 # Dispatching is almost two orders of magnitude faster (IV-B).
 DISPATCH_NS = 1_000
 SUBSCRIBERS = 10
+# As in the paper.
+STEP_S = 300
 # Messages that keep a dispatcher's and a matcher's tables and loads up to date (IV-C).
 OVERHEAD = (Digest, GossipNews, Pull, LoadReport)
 
@@ -87,6 +89,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     quantiles       segments by the quantiles of those data
     report_s        matchers report their loads so often
     gossip_s        they exchange tables so often
+    step_s          the rate of figure 9 rises so often
     """
 
     system: str = "bluedove"
@@ -110,6 +113,7 @@ class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: bool = False
     report_s: int = 1
     gossip_s: int = 1
+    step_s: int = STEP_S
     seed: int = 1
 
 

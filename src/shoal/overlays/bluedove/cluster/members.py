@@ -121,6 +121,19 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return xxh3_64_intdigest(said.encode())
 
 
+def _is_as_new(one: Member, other: Member) -> bool:
+    """Whether an entry is as new as another one that differs in its version at most.
+
+    Ages in full cost more than the rest of a merge, where hundreds of members send their tables.
+    """
+    return (
+        one.version >= other.version
+        and one.changed >= other.changed
+        and one.generation == other.generation
+        and one.status is other.status
+    )
+
+
 class _Owners:
     """One dimension: the owners between two cuts."""
 
@@ -185,9 +198,16 @@ class MemberTable:
         return self._members.get(broker)
 
     def without_known(self, members: Iterable[Member]) -> list[Member]:
-        """These but for entries that are here themselves, as is most of a table that comes."""
-        known = self._members.get
-        return [member for member in members if known(member.broker) is not member]
+        """These but for entries that `merge` would not take, as are most of a table that comes:
+        the same object, or one of the same incarnation that is no newer.
+        """
+        known, own = self._members.get, self._own
+        return [
+            member
+            for member in members
+            if (mine := known(member.broker)) is not member
+            and (mine is None or member.broker == own or not _is_as_new(mine, member))
+        ]
 
     @property
     def ages(self) -> Mapping[BrokerId, Age]:
@@ -264,7 +284,7 @@ class MemberTable:
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Merge heartbeats of members without changes."""
-        mine = self.ages
+        mine = self.ages if ages else {}
         for name, age in ages.items():
             if name not in self._members or name == self._own:
                 continue

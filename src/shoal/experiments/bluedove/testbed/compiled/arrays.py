@@ -22,7 +22,7 @@ CELLS = 64
 MOST_DISPATCHERS = 60
 FIRST_SLOTS = 1_024
 # Random words that a dispatcher has at hand, and how many one choice may take.
-WORDS, WORDS_FOR_CHOICE = 4_096, 64
+WORDS, WORDS_FOR_CHOICE = 512, 64
 NO_SLOT = -1
 
 # Kinds of events: the arguments are a slot and a dispatcher, or a matcher and a core.

@@ -41,7 +41,12 @@ from shoal.experiments.bluedove.testbed.compiled.arrays import (
 )
 from shoal.experiments.bluedove.testbed.compiled.heap import put
 from shoal.experiments.bluedove.testbed.compiled.kernel import append, take_slot
-from shoal.experiments.bluedove.testbed.compiled.layout import ClusterLayout, layout_of, matcher_of
+from shoal.experiments.bluedove.testbed.compiled.layout import (
+    ClusterLayout,
+    FiledSets,
+    layout_of,
+    matcher_of,
+)
 from shoal.experiments.bluedove.testbed.compiled.plain import (
     CompiledCluster,
     SimulatedCluster,
@@ -63,11 +68,11 @@ OF_PUBLICATIONS = (MatchRequest, Matched, MatchAnswer, Receipt)
 POLICIES = (Policy.RANDOM, Policy.SUBSCRIPTIONS, Policy.RESPONSE_TIME, Policy.ADAPTIVE)
 
 
-def enter(cluster: SimulatedCluster) -> CompiledCluster | None:
+def enter(cluster: SimulatedCluster, filed: FiledSets) -> CompiledCluster | None:
     """Move a plain cluster's publications into arrays; None if it is not plain."""
     if not is_plain(cluster):
         return None
-    layout = layout_of(cluster.strategies, cluster.dispatchers, cluster.attributes)
+    layout = layout_of(cluster.strategies, cluster.dispatchers, cluster.attributes, filed)
     state = _empty_state(cluster, layout)
     pending = sum(len(cluster.dispatcher(name).outbox) for name in layout.dispatchers)
     # Requests that no dispatcher has accepted take slots, too.

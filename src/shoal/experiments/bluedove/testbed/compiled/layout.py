@@ -49,7 +49,7 @@ class ClusterLayout(NamedTuple):
 
 def layout_of(
     strategies: Mapping[BrokerId, Bluedove], dispatchers: tuple[BrokerId, ...],
-    attributes: tuple[str, ...],
+    attributes: tuple[str, ...], filed: FiledSets,
 ) -> ClusterLayout:  # fmt: skip
     """The layout of a cluster by its first dispatcher's table."""
     node = strategies[dispatchers[0]].node
@@ -62,7 +62,7 @@ def layout_of(
         for each in names:
             owners += [number_of[name] for name in each]
             first.append(len(owners))
-    sets = _sets([matcher_of(strategies[name]) for name in matchers], dispatchers)
+    sets = filed.of([matcher_of(strategies[name]) for name in matchers], dispatchers)
     return ClusterLayout(
         {name: number for number, name in enumerate((*dispatchers, *matchers))},
         dispatchers,
@@ -78,6 +78,22 @@ def matcher_of(strategy: Bluedove) -> Matcher:
     """The matcher of a broker that has one."""
     assert strategy.matcher is not None
     return strategy.matcher
+
+
+class FiledSets:
+    """The arrays of one cluster's sets, filed anew only if a set has changed."""
+
+    def __init__(self) -> None:
+        self._sets: SetArrays | None = None
+        # The sets' indexes, and how often each had changed.
+        self._filed: list[tuple[LinearIndex, int]] = []
+
+    def of(self, matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArrays:
+        indexes = [each.index for matcher in matchers for each in matcher.sets]
+        filed = [(index, index.changes) for index in indexes if isinstance(index, LinearIndex)]
+        if self._sets is None or filed != self._filed:
+            self._sets, self._filed = _sets(matchers, dispatchers), filed
+        return self._sets
 
 
 def _sets(matchers: list[Matcher], dispatchers: tuple[BrokerId, ...]) -> SetArrays:
