@@ -31,6 +31,8 @@ from tests.runtime.processes import Processes, processes, wait_until
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "haproxy"
 CONFIGURATION = (EXAMPLE / "haproxy.cfg").read_text(encoding="utf-8")
+# Of brokers that are ready, and of those that run.
+BACKENDS = CONFIGURATION.split("\nbackend ")[1:]
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 MOSQUITTO_SUB = shutil.which("mosquitto_sub")
 VERSIONS = {"old": paho.MQTTv311, "new": paho.MQTTv5}
@@ -41,9 +43,9 @@ def test_the_example_lists_the_brokers_of_its_network_file() -> None:
     for broker in network.brokers:
         admin = broker.address("admin")
         assert admin is not None
-        assert f"server {broker.name} {broker.mqtt} port {admin.port}\n" in CONFIGURATION
-    assert CONFIGURATION.count("    server ") == len(network.brokers)
-    assert "option httpchk GET /ready" in CONFIGURATION
+        line = f"server {broker.name} {broker.mqtt} port {admin.port}\n"
+        assert [line in backend for backend in BACKENDS] == [True, True]
+    assert CONFIGURATION.count("    server ") == 2 * len(network.brokers)
 
 
 class Gaps:
@@ -142,13 +144,16 @@ def balanced(network: Processes) -> Iterator[int]:
     """HAProxy in front of these brokers; its port."""
     (port,) = free_ports("127.0.0.1", 1)
     text = CONFIGURATION.replace("127.0.0.1:1883", f"127.0.0.1:{port}")
-    kept = [line for line in text.splitlines() if not line.startswith("    server ")]
+    text = "".join(row for row in text.splitlines(True) if not row.startswith("    server "))
+    servers = ""
     for broker in network.network.brokers:
         admin = broker.address("admin")
         assert admin is not None
-        kept.append(f"    server {broker.name} {broker.mqtt} port {admin.port}")
+        servers += f"    server {broker.name} {broker.mqtt} port {admin.port}\n"
+    before, *backends = text.split("\nbackend ")
+    text = "\nbackend ".join([before, *(f"{each}\n{servers}" for each in backends)])
     path = network.folder / "haproxy.cfg"
-    path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     process = subprocess.Popen([str(HAPROXY), "-f", str(path), "-db"], stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(port))
@@ -219,3 +224,21 @@ def test_an_upgrade_behind_haproxy_loses_nothing_acknowledged(
             assert all(in_order(reader.heard, writer.name) for writer in writers), reader.name
         for each in (*writers, *readers):
             print(f"{each.name} was out for {each.out.longest_s:.1f} s at most")
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
+def test_a_broker_that_runs_takes_clients_while_none_is_ready(tmp_path: Path) -> None:
+    with processes(tmp_path, 2) as network, balanced(network) as port:
+        wait_until(lambda: is_ready(network, "B1") and is_ready(network, "B2"))
+        network.kill("B2")
+        wait_until(lambda: not is_ready(network, "B1"))
+        time.sleep(1)  # HAProxy asks twice in a second
+        client = Plain(port, "late", paho.MQTTv5)
+        try:
+            client.subscribe("a/#")
+            is_over = threading.Event()
+            threading.Thread(target=client.publish_until, args=(is_over,)).start()
+            wait_until(lambda: len(client.heard) > 3)
+            is_over.set()
+        finally:
+            client.stop()
