@@ -240,7 +240,7 @@ def test_a_header_that_is_no_text_is_named(
             "workload in --brokers 2 --duration-s 1e300 --out out",
             "--duration-s 1e+300: a replay takes some seconds",
         ),
-        ("up --brokers 2 --folder readings.csv", "readings.csv: File exists"),
+        ("up --brokers 2 --folder readings.csv", "--folder readings.csv: is a file; give a folder"),
         ("password users ann --password=", "no password: it is empty"),
     ],
 )

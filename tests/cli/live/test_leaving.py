@@ -57,8 +57,10 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
         links = network.status("B3")["links"]
         assert [row["neighbour"] for row in links] == ["B1"]
-        unknown = "B9 is forgotten; no broker had a link to it\n"
-        assert run(capsys, "forget", path, "B9") == (0, unknown)
+        gone = "B2 is forgotten; no broker had a link to it\n"
+        assert run(capsys, "forget", path, "B2") == (0, gone)
+        code, said = run(capsys, "forget", path, "B9")
+        assert (code, "B9" in said, said.endswith("are B1, B3\n")) == (2, True, True)
 
 
 @pytest.mark.parametrize(
