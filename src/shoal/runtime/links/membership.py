@@ -13,7 +13,9 @@ and no other neighbour may know of it. So it asks other brokers, over a connecti
 
 A link that does not last ends with its connection, and the system opens it again (BlueDove). A
 broker that has no other links and is cut off does not join again: a network of which all brokers
-ask to join while they are killed would have no member when it starts again. A broker that knows no other broker is the whole network.
+are killed while they ask to join would have no member when it starts again.
+
+A broker that knows no other broker is the whole network.
 """
 
 from __future__ import annotations
