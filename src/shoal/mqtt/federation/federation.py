@@ -173,11 +173,12 @@ class Federation:
         self.session_transfer.broker_left(broker, now_us)
         self.sharing.left(broker, now_us)
 
-    def came(self, broker: BrokerId) -> None:
+    def came(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has joined the network, or stays after all."""
         self._dead.discard(broker)
         if self._left_us.pop(broker, None) is not None:
             self.session_transfer.starting.came(broker)
+            self.joining.came(now_us)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription of the front end that is installed in the whole network."""
