@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shoal.report.comparison import GROUPS, groups_of
 from shoal.report.drawing import figures
 from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.over_time import charts_of
@@ -74,6 +75,15 @@ def test_a_metric_of_which_no_run_has_a_value_is_left_out(tmp_path: Path) -> Non
     assert "Spared" not in text
     runs[1] = replace(runs[1], metrics={**runs[1].metrics, "spared": 0})
     assert "Spared" in Page(render(runs)).text
+
+
+def test_a_group_without_metrics_has_no_heading(tmp_path: Path) -> None:
+    """No publication was delivered, and the delays' heading had no rows."""
+    group, metrics = GROUPS[1]
+    none = dict.fromkeys(each.column for each in metrics)
+    runs = [replace(run, metrics=run.metrics | none) for run in runs_of(tmp_path)]
+    assert group not in [name for name, _ in groups_of(runs)]
+    assert group in [name for name, _ in groups_of(runs_of(tmp_path))]
 
 
 def test_runs_are_compared_with_the_first(tmp_path: Path) -> None:

@@ -145,10 +145,11 @@ FAULTS = {
 
 def groups_of(runs: Sequence[ReportRun]) -> list[tuple[str, list[Metric]]]:
     """The groups, without metrics of which no run has a value."""
-    return [
+    found = (
         (group, [each for each in metrics if any(_has(run, each) for run in runs)])
         for group, metrics in GROUPS
-    ]
+    )
+    return [(group, metrics) for group, metrics in found if metrics]
 
 
 def _has(run: ReportRun, metric: Metric) -> bool:

@@ -301,7 +301,8 @@ class BrokerService:
             federation.joining.is_joining = bool(self.joining.stage)
             for where in self.directory:
                 if where.has_left:
-                    federation.left(where.name, self.node.clock.now_us())
+                    now_us, is_dead = self.node.clock.now_us(), bool(where.successor)
+                    federation.left(where.name, now_us, is_dead=is_dead)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()
@@ -401,11 +402,12 @@ class BrokerService:
             self._servers[where.name] = found
         else:
             self._servers.pop(where.name, None)
-        federation = self.front_end.clients.federation
-        if federation is not None and not where.has_left:
-            federation.came(where.name)
-        elif federation is not None:
-            federation.left(where.name, self.node.clock.now_us())
+        federation, now_us = self.front_end.clients.federation, self.node.clock.now_us()
+        if federation is not None:
+            if where.has_left:
+                federation.left(where.name, now_us, is_dead=bool(where.successor))
+            else:
+                federation.came(where.name, now_us)
             self.front_end.carry_out(self.front_end.clients.take_effects())
             self.node.schedule_flush()
         _log.info(

@@ -302,7 +302,7 @@ class LinksSection(NetworkSection, frozen=True, kw_only=True):
     limit_bytes    more is never kept: the link is given up
     silence_us     a connection on which nothing came for so long is dead
     give_up_us     a broker that is away for so long counts as gone; without, as its system says:
-                   60 s, OctopiA 3 s
+                   60 s, OctopiA 3 s, rings 10 s
     park_us        with `acknowledge = "stored"`: messages for a broker that is disconnected for so
                    long go to disk
     """

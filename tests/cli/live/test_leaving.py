@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.cli.commands import leave
+from shoal.cli.support.live import forgetting
 from shoal.runtime import supervisor
 from shoal.runtime.addresses import Address
 from shoal.runtime.supervisor import ask_to_leave
@@ -98,6 +99,31 @@ def test_brokers_that_have_yet_to_learn_of_a_leave_do_not_make_it_fail(
     found, said = run(capsys, "leave", str(path), "B2")
     assert found == code
     assert words in said
+
+
+def test_another_broker_is_asked_to_forget_one_that_says_that_it_has_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker has a link to it: the first in the file was asked to forget itself."""
+    path = tmp_path / "network.toml"
+    text = FILE.replace('7001"', '7001"\nadmin = "127.0.0.1:1"')
+    path.write_text(text.replace('7002"', '7002"\nadmin = "127.0.0.1:2"'), encoding="utf-8")
+    asked = []
+
+    async def get_json(address: Address, page: str, caller: object) -> dict[str, Any]:
+        stage = "left" if address.port == 1 else ""
+        outcome = {"is_under_way": False, "problem": ""}
+        return {"brokers": [], "links": [], "joining": {"stage": stage}, "forgetting": outcome}
+
+    async def order(address: Address, name: str, caller: object, **said: str) -> str:
+        asked.append(address.port)
+        return ""
+
+    monkeypatch.setattr(supervisor, "get_json", get_json)
+    monkeypatch.setattr(forgetting, "get_json", get_json)
+    monkeypatch.setattr(forgetting, "order", order)
+    code, said = run(capsys, "forget", str(path), "B1")
+    assert (code, asked) == (0, [2]), said
 
 
 def test_links_that_do_not_last_refuse_a_leave_too(

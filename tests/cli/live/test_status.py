@@ -13,10 +13,11 @@ import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.commands import status as command
-from shoal.cli.support.live.statuses import Statuses
+from shoal.cli.support.live.statuses import Statuses, admin_addresses
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.events.alerts import AlertBook, alerts_of
+from shoal.runtime.network_file import parse_network
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
@@ -359,3 +360,20 @@ def test_the_past_that_a_subscriber_waits_for_is_named(
     found = [says(["B2"]) | {"replays": [replay]}, None, None]
     _, text = run(capsys, monkeypatch, tmp_path, found, "--broker", "B1")
     assert "late (flights/#, waits for B3)" in text
+
+
+def test_orders_go_to_the_addresses_at_which_brokers_answer() -> None:
+    """A listener of a container took all addresses, and orders went to the caller's machine."""
+    section = {"peers": "0.0.0.0:7001", "admin": "0.0.0.0:8081"}
+    public = {"peers": "b1.example:7001", "admin": "b1.example:8081"}
+    network = parse_network({"name": "n", "brokers": [{"name": "B1", **section, "public": public}]})
+    rows = [
+        {"broker": "B1", "admin": "b1.example:8081"},
+        {"broker": "J1", "admin": "j1.example:8081"},
+    ]
+    answer = {"brokers": rows, "listening": {"admin": "0.0.0.0:8081"}}
+    found = admin_addresses(network, Statuses({"B1": answer, "J1": answer, "B2": None}))
+    assert {name: str(where) for name, where in found.items()} == {
+        "B1": "b1.example:8081",
+        "J1": "j1.example:8081",
+    }

@@ -105,7 +105,7 @@ def test_a_client_of_a_broker_that_was_declared_dead_begins_anew(
 
     def declare() -> None:
         assert site.clients.federation is not None
-        site.clients.federation.left("B1", network.now_us)
+        site.clients.federation.left("B1", network.now_us, is_dead=True)
 
     if not is_declared_while_it_waits:
         declare()
@@ -117,6 +117,20 @@ def test_a_client_of_a_broker_that_was_declared_dead_begins_anew(
     network.settle(6)
     (connack,) = client.take()
     assert (connack.reason_code, connack.session_present) == (0, False)
+
+
+def test_a_session_that_a_leaving_broker_has_exported_does_not_begin_anew(network: Network) -> None:
+    """The broker that has it is down, and its announcement has not come here."""
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    site = network.sites["B0"]
+    assert site.clients.federation is not None
+    site.clients.federation.left("B1", network.now_us)
+    client = site.open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    network.settle(11)
+    (refusal,) = client.take()
+    assert refusal.reason_code is ReasonCode.SERVER_UNAVAILABLE
 
 
 def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> None:

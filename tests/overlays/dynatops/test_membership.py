@@ -23,6 +23,7 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
+from shoal.overlays.dynatops.members.links import RETRY
 from shoal.overlays.dynatops.members.membership import GATHER, PATIENCE
 from shoal.overlays.dynatops.messages import (
     Introduction,
@@ -316,6 +317,16 @@ def test_a_view_with_a_broker_that_had_departed_opens_a_link_to_it() -> None:
     stage.gathered()
     lives = {"A": 101, "B": 1, "C": 7, "D": 3}
     effects = stage.receive("B", ViewSaid(View(2, "B", MEMBERS, lives)))
+    assert OpenLink("C", is_lasting=True) in effects
+
+
+def test_a_broker_opens_a_link_anew_that_had_ended_before_it_came_up() -> None:
+    """The other end is in the view and waits for it: no later view is about to be made."""
+    stage = Stage("A", dead=("C",))
+    stage.heard(LinkChanged("C", LinkState.FAILED))
+    effects = stage.heard(Departed("C"))
+    assert not any(isinstance(each, OpenLink) for each in effects)
+    effects = stage.heard(TimerFired(RETRY))
     assert OpenLink("C", is_lasting=True) in effects
 
 

@@ -104,12 +104,11 @@ def leave(
 
 async def _joined_at(network: NetworkFile, broker: str, caller: Caller) -> str:
     """Return the admin address of a broker that has joined, from the brokers that answer."""
-    from shoal.cli.support.live.statuses import ask_status
+    from shoal.cli.support.live.statuses import admin_addresses, ask_status
 
     statuses = await ask_status(network, caller)
-    if found := statuses.get(broker):
-        address: str = found["listening"]["admin"]
-        return address
+    if statuses.get(broker) is not None:
+        return str(admin_addresses(network, statuses)[broker])
     if broker in statuses:
         raise UserError(f"{broker} {statuses.why_not(broker)}")
     raise UserError(

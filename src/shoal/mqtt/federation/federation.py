@@ -92,6 +92,8 @@ class Federation:
     ) -> None:
         # Brokers that have left the network, and since when: their last controls may be under way.
         self._left_us: dict[BrokerId, int] = {}
+        # Those of them that an operator has declared dead, with all their sessions.
+        self._dead: set[BrokerId] = set()
         # Every broker must know a session before publications can be acknowledged into it.
         self._spreading = FederationGranting(broker_id, front_end, None, self._announce_all)
         self._front_end, self._timers = front_end, timers
@@ -107,6 +109,7 @@ class Federation:
             timers,
             self._spreading,
             self._left_us,
+            self._dead,
             now_us,
         )
         self.evacuating = Evacuating(
@@ -162,16 +165,20 @@ class Federation:
         self.joining.is_told = False
         self.joining.join(now_us)
 
-    def left(self, broker: BrokerId, now_us: int) -> None:
-        """Handle a broker that has left the network for good."""
+    def left(self, broker: BrokerId, now_us: int, *, is_dead: bool = False) -> None:
+        """Handle a broker that has left the network for good, or was declared dead."""
         self._left_us[broker] = now_us
+        if is_dead:
+            self._dead.add(broker)
         self.session_transfer.broker_left(broker, now_us)
         self.sharing.left(broker, now_us)
 
-    def came(self, broker: BrokerId) -> None:
+    def came(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has joined the network, or stays after all."""
+        self._dead.discard(broker)
         if self._left_us.pop(broker, None) is not None:
             self.session_transfer.starting.came(broker)
+            self.joining.came(now_us)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription of the front end that is installed in the whole network."""

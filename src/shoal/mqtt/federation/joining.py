@@ -139,6 +139,14 @@ class FederationJoining:
             at_us = max(now_us + LINKED_US, self._asked_us + HELLO_AGAIN_US)
             self._timers.set((LINKED_TIMER, ()), at_us)
 
+    def came(self, now_us: int) -> None:
+        """Handle a broker that has joined again: ask for its session list, if that is awaited.
+
+        It sends the list as it starts, which other brokers may not receive before it is a member.
+        """
+        if self._unheard(now_us):
+            self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
+
     def on_joining_timer(self, kind: str, now_us: int) -> None:
         """Handle a timer of this module."""
         if kind == TOLD_TIMER:

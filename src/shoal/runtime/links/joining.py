@@ -53,6 +53,10 @@ class JoinAttempt(NamedTuple):
         return f"{self.broker} at {self.address}"
 
 
+def _always() -> bool:
+    return True
+
+
 class JoinAgainError(Exception):
     """The member that took a broker in has gone before their link came up."""
 
@@ -106,15 +110,15 @@ class NetworkJoining:
         self._overlay.becomes_member()
         self.stage = ""
 
-    async def find(self, probes: Probes) -> BrokerId:
-        """Ask until a member takes the broker in; note the link to it."""
+    async def find(self, probes: Probes, is_alone: Callable[[], bool] = _always) -> BrokerId:
+        """Ask until a member takes the broker in; note the link to it, if it is still alone."""
         if self._joins or self._overlay.joins is None:
             self._overlay.begins_to_join({each.broker: str(each.address) for each in self._joins})
         pause_s = FIRST_PAUSE_S
         while True:
             for join in list(dict.fromkeys(self._known())):
                 problem = await probes.why_not_taken(join.broker, join.address)
-                if not problem:
+                if not problem and is_alone():
                     self._take(join)
                     return join.broker
                 self._note(join, problem)

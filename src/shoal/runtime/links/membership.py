@@ -8,7 +8,12 @@ and no other neighbour may know of it. So it asks other brokers, over a connecti
 | --- | --- |
 | one is down for `ASK_S` | asks the brokers that it knows in turn, one each `ASK_S` |
 | its other end is dead, or has left | it ends (`PeerLinks`); the system links to the successor |
-| there is none, not even one that is down | not ready, holds publications, joins again |
+| there is none, not even one that is down | not ready, holds publications |
+| the last one has ended for good | joins again |
+
+A link that does not last ends with its connection, and the system opens it again (BlueDove). A
+broker that has no other links and is cut off does not join again: a network of which all brokers
+are killed while they ask to join would have no member when it starts again.
 
 A broker that knows no other broker is the whole network.
 """
@@ -100,7 +105,8 @@ class NetworkMembership:
 
     @property
     def _is_alone(self) -> bool:
-        return bool(self.problem) and not self._is_leaving()
+        is_cut_off = self._links.have_ended and bool(self.problem)
+        return is_cut_off and not self._is_leaving()
 
     async def _watch(self) -> None:
         while True:
@@ -125,7 +131,8 @@ class NetworkMembership:
 
     async def _find(self) -> BrokerId | None:
         """Return a member that takes this broker in; None once another broker has opened a link."""
-        finding = asyncio.create_task(self._joining.find(self._probes))
+        find = self._joining.find(self._probes, lambda: self._is_alone)
+        finding = asyncio.create_task(find)
         try:
             while self._is_alone and not finding.done():
                 await asyncio.wait([finding], timeout=LOOK_S)

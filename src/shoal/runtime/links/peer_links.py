@@ -73,6 +73,10 @@ class PeerLinks:
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = TickRounds(TICK_S)
         self._is_stopping = False
+        # Whether the last link has ended for good, and none has come up since. A broker may hear so
+        # only now of the links by which it was a member. Links that do not last only fail, and its
+        # system opens them again.
+        self.have_ended = bool(settings.neighbours) or not self.overlay.is_founder
         # By the part of this broker that objects: why no new broker may join over it.
         self.no_joiners = {"network": settings.no_joiners}
         # Of sessions, whichever link they are of: one that was opened and ended may come again.
@@ -309,6 +313,7 @@ class PeerLinks:
         """A link came up, failed or ended: report that first, then its unsettled messages."""
         if link.is_gone and changes:
             if link.is_lasting:
+                self.have_ended = self._links.is_last(link)
                 self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
             if self._spools is not None:
                 self._spools.forget(link.session.neighbour)
@@ -455,6 +460,7 @@ class PeerLinks:
             self._changed(link, error.changes)
             raise
         link.on_link_up(hello, now_us)
+        self.have_ended = False
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)

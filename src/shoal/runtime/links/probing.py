@@ -92,11 +92,14 @@ class Probes:
     ) -> ProbeAnswer:
         self._expected[connection] = broker, purpose
         connection.say(probe(self._broker, self._settings, purpose))
-        await connection.ended
-        del self._expected[connection]
-        self._read.pop(connection, None)
-        missing = ProbeAnswer(problem=connection.refused or connection.problem)
-        return self._answers.pop(connection, missing)
+        try:
+            await connection.ended
+        finally:
+            connection.abort()  # open only if the probe was cancelled
+            del self._expected[connection]
+            self._read.pop(connection, None)
+            found = self._answers.pop(connection, None)
+        return found or ProbeAnswer(problem=connection.refused or connection.problem)
 
     # --- connections --------------------------------------------------------------------------
 

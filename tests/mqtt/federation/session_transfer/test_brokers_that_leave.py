@@ -44,8 +44,10 @@ def test_a_broker_that_has_come_back_is_heard_again_after_the_start(network: Net
     starting.others = lambda: ["B1"]
     federation.left("B1", now_us)
     assert starting.unheard(now_us) == []
-    federation.came("B1")
+    federation.came("B1", now_us)
     assert starting.unheard(now_us) == ["B1"]
+    network["B3"].after(2)
+    assert starting.unheard(network["B3"].now_us) == []
 
 
 def test_a_list_counts_that_precedes_the_news_of_its_brokers_return(network: Network) -> None:
@@ -56,7 +58,7 @@ def test_a_list_counts_that_precedes_the_news_of_its_brokers_return(network: Net
     starting.others = lambda: ["B1"]
     federation.left("B1", now_us)
     federation.on_control(encode_control(Several((), "B1", 0, 1)), now_us)
-    federation.came("B1")
+    federation.came("B1", now_us)
     assert starting.unheard(now_us) == []
 
 
@@ -65,7 +67,7 @@ def test_a_list_that_has_come_counts_when_its_broker_moves(network: Network) -> 
     starting = federation.session_transfer.starting
     starting.joined(now_us)
     starting.others = lambda: ["B1"]
-    federation.came("B1")
+    federation.came("B1", now_us)
     assert starting.unheard(now_us) == []
 
 
@@ -155,7 +157,7 @@ def test_the_groups_of_a_broker_that_left_are_removed_in_slices(
     federation.left("B3", site.now_us)
     assert len(membership) == 2 * MOST_AT_ONCE
     if is_back:
-        federation.came("B3")
+        federation.came("B3", site.now_us)
     site.after(0.1)
     assert len(membership) == (2 * MOST_AT_ONCE if is_back else 0)
 

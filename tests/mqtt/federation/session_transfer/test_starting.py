@@ -356,7 +356,7 @@ def test_a_late_request_of_a_broker_that_has_left_is_dropped(network: Network) -
     source.left("B2", network["B1"].now_us)
     source.on_control(encode_control(request), network["B1"].now_us)
     assert source.session_transfer.giving.get("c") is None
-    source.came("B2")
+    source.came("B2", network["B1"].now_us)
     source.on_control(encode_control(request), network["B1"].now_us)
     assert source.session_transfer.giving.get("c") is not None
 

@@ -34,6 +34,9 @@ async def forget_broker(network: NetworkFile, broker: str, caller: Caller, at: s
     if found is not None and found["joining"]["stage"] != "left":
         raise UserError(f"{broker} answers, and is not dead; have it leave (shoal leave)")
     here = admin_addresses(network, statuses)
+    here.pop(broker, None)
+    if not here:
+        raise UserError(f"no other broker of {network.name} answers")
     # The others do not know every broker that the file lists: it may have been forgotten already.
     if not _neighbours(statuses, broker) and all(row.name != broker for row in network.brokers):
         check_known(network, statuses, broker)

@@ -28,17 +28,15 @@ async def give_order(
     UserError has the broker's reason, and, for a broker that does not answer, the alternative
     `instead`.
     """
-    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import order
 
     statuses = await ask_status(network, caller)
     check_known(network, statuses, broker)
-    found = statuses[broker]
-    if found is None:
+    if statuses[broker] is None:
         why = statuses.why_not(broker)
         hint = f"\n       {instead}" if why.startswith("does not answer") else ""
         raise UserError(f"{broker} {why}{hint}")
-    address = read_address(found["listening"]["admin"])
+    address = admin_addresses(network, statuses)[broker]
     try:
         problem = await order(address, name, caller.to(broker), **said)
     except OSError as error:

@@ -69,19 +69,19 @@ async def ask_status(network: NetworkFile, caller: Caller) -> Statuses:
     found = await _ask_all(listed, caller)
     if found.refusals and not any(found.values()):
         raise UserError("\n       ".join(f"{name}: {why}" for name, why in found.refusals.items()))
-    known = {
-        row["broker"]: row["admin"]
-        for answer in found.values()
-        if answer is not None
-        for row in answer["brokers"]
-    }
-    if known:
+    if known := _known_admins(found):
         joined = {name: admin for name, admin in known.items() if name not in listed}
         further = await _ask_all(joined, caller)
         there = {name: answer for name, answer in found.items() if answer or name in known}
         silences = found.silences | further.silences
         found = Statuses(there | further, found.refusals | further.refusals, silences)
     return _without_stopped(found, network.spares.names)
+
+
+def _known_admins(statuses: Statuses) -> dict[str, str]:
+    """Return the admin addresses of all brokers that the brokers that answer know."""
+    answers = [answer for answer in statuses.values() if answer is not None]
+    return {row["broker"]: row["admin"] for answer in answers for row in answer["brokers"]}
 
 
 def _without_stopped(statuses: Statuses, spares: Collection[str]) -> Statuses:
@@ -108,13 +108,13 @@ def check_known(network: NetworkFile, statuses: Statuses, broker: str) -> None:
 
 
 def admin_addresses(network: NetworkFile, statuses: Statuses) -> dict[str, Address]:
-    """Return the admin addresses of brokers that have answered; UserError if none has."""
+    """Return the admin addresses at which brokers have answered; UserError if none has."""
     from shoal.runtime.addresses import read_address
 
+    listed = {broker.name: broker.reached_at("admin") for broker in network.brokers}
+    known = _known_admins(statuses) | listed
     found = {
-        name: read_address(answer["listening"]["admin"])
-        for name, answer in statuses.items()
-        if answer is not None
+        name: read_address(known[name]) for name, answer in statuses.items() if answer is not None
     }
     if not found:
         why = "\n       ".join(f"{name} {statuses.why_not(name)}" for name in statuses)

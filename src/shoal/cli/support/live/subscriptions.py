@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.statuses import ask_status
+from shoal.cli.support.live.statuses import admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import NetworkFile
@@ -16,7 +16,6 @@ async def ask_subscriptions(
     network: NetworkFile, caller: Caller
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """All subscriptions, by broker, and the brokers' names; UserError if one does not answer."""
-    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import get_json
 
     rows: list[dict[str, Any]] = []
@@ -26,7 +25,7 @@ async def ask_subscriptions(
             raise UserError(
                 f"{name} {statuses.why_not(name)}; so its clients' filters are not known"
             )
-        address = read_address(status["listening"]["admin"])
+        address = admin_addresses(network, statuses)[name]
         query: str | None = ""
         while query is not None:
             try:

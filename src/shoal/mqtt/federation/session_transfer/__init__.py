@@ -8,7 +8,7 @@
 | target | ASK_AGAIN_US over, it was not | Entered, to all, of a few clients that wait for it |
 | target | SessionState, all of it | admits the client → arriving |
 | target | SessionState, the client has hung up | TransferDeclined |
-| target | WAIT_US over, no answer | refuses the client; a new session without a disk, or if the source is silent, dead or has left |
+| target | WAIT_US over, no answer | refuses the client; a new session without a disk, or if the source is silent or was declared dead |
 | target | ClientNotOwner | refuses the client: the session is another user's |
 | source | Entered | closes its connection (0x8E); if requested: exports the session (see `exporting`) |
 | source, had redirected the client | Entered, requesting | as above, after the connection (see `redirecting`) |

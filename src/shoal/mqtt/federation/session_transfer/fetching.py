@@ -3,7 +3,8 @@
 The target asks the owner, repeatedly, as a question may be lost (see `questions`). It waits for a
 large session, or a slow link, as long as more of it comes. A client is never told that its session
 is gone while a broker may have it: it is refused (0x88), and may retry, or start clean. A session
-whose owner has left the network, or was declared dead, begins anew if no broker sends it in time.
+whose owner was declared dead begins anew if no broker sends it in time. An owner that has left has
+exported the session: the broker that has it may be down, and its announcement may not have come.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Fetching:
 
     `send` sends a control to a broker, or to all. `come` admits a client with the session that has
     come, or without one: None if its owner counts as dead. `fill` installs the state of a client's
-    session for this user. `left` are the brokers that have left the network, or are dead.
+    session for this user. `dead` are the brokers that were declared dead.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Fetching:
         send: Callable[[str, Control, int], None],
         come: Callable[[Transfer, WaitingClient, SessionState | None, int], None],
         fill: Callable[[str, str, Iterable[SubscriptionState]], SessionInstallation],
-        left: Collection[BrokerId] = (),
+        dead: Collection[BrokerId] = (),
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
@@ -65,7 +66,7 @@ class Fetching:
         self._send = send
         self._come = come
         self._fill = fill
-        self._left = left
+        self._dead = dead
         self.journal: SessionJournal | None = None
         self.waiting: dict[str, tuple[Transfer, WaitingClient]] = {}
         self.questions = TransferQuestions(timers, self._ask_for_session)
@@ -215,7 +216,7 @@ class Fetching:
 
     def _wait_no_more(self, transfer: Transfer, waiting: WaitingClient, now_us: int) -> None:
         """Handle the final timeout: the session's owner does not answer."""
-        is_dead = waiting.home in self._left or self._is_gone(waiting.home, now_us)
+        is_dead = waiting.home in self._dead or self._is_gone(waiting.home, now_us)
         if self.journal is not None and not is_dead:
             reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
             gone_s = self._sessions.limits.silent_broker_s

@@ -82,7 +82,8 @@ class SessionTransfer:
     """The incoming and outgoing sessions of one broker.
 
     `spreading` answers when every broker knows the front end's requests; `problems` collects
-    descriptions of lost state. `left` are the brokers that have left the network.
+    descriptions of lost state. `left` are the brokers that have left the network, `dead` those of
+    them that were declared dead.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class SessionTransfer:
         timers: MqttTimers,
         spreading: FederationGranting,
         left: Collection[BrokerId],
+        dead: Collection[BrokerId],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -116,7 +118,7 @@ class SessionTransfer:
         )
         fill = partial(SessionInstallation, sessions, subscriptions, problems)
         self.fetching = Fetching(
-            broker_id, sessions, timers, self._send_transfer_control, self._come, fill, left
+            broker_id, sessions, timers, self._send_transfer_control, self._come, fill, dead
         )
         self.starting = StartupSync(
             broker_id, sessions, timers, self._send_transfer_control, self._come_unknown, now_us

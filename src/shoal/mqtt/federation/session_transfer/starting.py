@@ -17,7 +17,7 @@ asked about the waiting clients.
 | SOUGHT_US over, a list is missing | OwnersSought, to a broker with a complete list |
 | SOUGHT_US over, it waits | Sought, to all |
 | OwnersKnown | records the owners whose own list is missing |
-| a broker leaves | counts its list as complete, until it is back; then its next list counts |
+| a broker leaves | counts its list as complete, until it is back; then asks for its list |
 | the last list has come | admits the waiting clients |
 | START_US over, no list of a connected broker is missing | the same |
 | the client has waited nearly as long as it may | refuses it (0x88) |

@@ -25,7 +25,8 @@ class OwnLinks:
     met     of those, links whose other end has greeted: when it started
     broken  the brokers to which nothing may follow in this view
     lost    the brokers with failed links that are not back
-    over    the brokers whose links have ended without this end; none is opened in this view
+    over    the brokers whose links were up and have ended without this end; none is opened in this
+            view, and the next one is about to be made
     asked   the brokers that the system wants links with, in addition to its structure's; the other
             end wants the same
     """
@@ -80,8 +81,11 @@ class OwnLinks:
         return had_been_up and not (was_ending and state is LinkState.ENDED)
 
     def departed(self, neighbour: BrokerId) -> None:
-        """A failed link will not come up again; a later view may want another."""
-        if neighbour not in self.linked:
+        """A link that has failed will not come up again; a later view may want another.
+
+        No view follows a link that had not been up: it is opened anew (`RETRY`).
+        """
+        if neighbour in self._opened and neighbour not in self.linked:
             self._opened.discard(neighbour)
             self._own.discard(neighbour)
             self.over.add(neighbour)
