@@ -107,7 +107,7 @@ def copies() -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("way", "copied_s", "restored", "then", "is_all", "back"), one_in(17, copies())
+    ("way", "copied_s", "restored", "then", "is_all", "back"), one_in(61, copies())
 )
 def test_a_leave_ends_after_a_broker_was_restored(
     way: tuple[str, ...], copied_s: float, restored: str, then: str | None, is_all: bool, back: str
