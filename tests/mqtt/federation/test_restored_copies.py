@@ -217,3 +217,19 @@ def test_a_leave_ends_that_waits_for_a_farewell(is_forgotten: bool) -> None:
     day.leave("B1")
     day.network.settle(20)
     assert not day.open_transfers()
+
+
+@pytest.mark.parametrize("way", [("B1", "B0"), ("B2", "B1", "B0"), ("B1",), ()])
+def test_a_leave_ends_after_the_client_has_gone_and_come_back(way: tuple[str, ...]) -> None:
+    """The other brokers knew of a later entry at the leaving broker, and took no session of it."""
+    day = Day()
+    day.go("B0", 1)
+    day.subscribe()
+    copy = list(day.network.disks["B0"])
+    for broker in way:
+        day.go(broker, 8)
+    day.restart("B0", B0=copy)
+    day.network.settle(11)
+    day.leave("B0")
+    day.network.settle(20)
+    assert not day.open_transfers()
