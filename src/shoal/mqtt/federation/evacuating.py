@@ -121,7 +121,7 @@ class Evacuating:
         """Take over a session of a leaving broker."""
         client_id = control.client_id
         home = self._session_transfer.homes.entry(client_id)
-        # A broker that was started on an older copy of its folder has forgotten later entries there.
+        # A broker that was started on an older copy of its folder has forgotten later entries.
         is_elsewhere = (
             home is not None and home.broker != control.broker and home.at_us > control.entered_us
         )
