@@ -253,7 +253,8 @@ class _Restoring:
         session = self._clients.sessions.add(put.client_id)
         session.expiry_interval_s = put.expiry_interval_s
         session.entered_us, session.left_us = put.entered_us, put.left_us
-        session.will, session.arriving_us = put.will, put.arriving_us
+        session.will = put.will
+        session.arriving_us, session.source = put.arriving_us, put.source
         session.give_to(put.user)
         session.going, session.began_us = put.going, put.began_us
         session.farewells, session.waits_to_publish = put.farewells, put.waits_to_publish

@@ -411,11 +411,14 @@ def _here(sessions: Sessions) -> str:
     """Return how many sessions are still here, and where the first of them goes.
 
     >>> from types import SimpleNamespace
-    >>> first = SimpleNamespace(client_id="dashboard", going=("B2", 7))
+    >>> first = SimpleNamespace(client_id="dashboard", going=("B2", 7), source="")
     >>> _here([first])
     '1 session is still here (dashboard, on its way to B2)'
     >>> _here([first, first])
     '2 sessions are still here (the first: dashboard, on its way to B2)'
+    >>> first.source = "B3"  # which is down
+    >>> _here([first])
+    '1 session is still here (dashboard, on its way to B2; more may come from B3)'
     """
     count = len(sessions)
     words = "1 session is" if count == 1 else f"{count:,} sessions are"
@@ -423,6 +426,8 @@ def _here(sessions: Sessions) -> str:
     if session is None:
         return f"{words} still here"
     goes = f", on its way to {session.going[0]}" if session.going is not None else ""
+    if goes and session.source:
+        goes += f"; more may come from {session.source}"
     first = "" if count == 1 else "the first: "
     return f"{words} still here ({first}{session.client_id}{goes})"
 

@@ -43,6 +43,7 @@ def words() -> list[Control]:
                 said.Sought((client_id,) * 1_000, broker),
                 said.EarlierSettled(transfer, broker, False),
                 said.Offer(transfer, broker),
+                said.TransferInquiry(transfer, broker),
                 said.TransferDeclined(transfer, broker),
                 said.SessionDeparted(transfer, broker),
                 said.Vacated(client_id, broker, at_us, "u", LOW, HUGE, None),

@@ -200,7 +200,7 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     the sender. `had` is the last publication of each stream that the session got. It lacks `gaps`,
     and may have got the publications up to `heard` at the source, which has `all_heard` if these
     are all (see `DeduplicationWindow`). While QoS 2 publications of its client are not
-    `is_settled`, its next publications wait.
+    `is_settled`, its next publications wait. The broker `source` exports it.
     """
 
     transfer: Transfer
@@ -216,6 +216,7 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     heard: Mapping[str, int] = {}
     all_heard: bool = False
     is_settled: bool = True
+    source: BrokerId = ""
 
 
 class EarlierSettled(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -228,6 +229,15 @@ class EarlierSettled(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Has the target got the session? The source `broker` keeps it until the target answers."""
+
+    transfer: Transfer
+    broker: BrokerId
+
+
+class TransferInquiry(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Does the receiver still export the session? The target `broker` has the session, and has not
+    heard of its source for a while.
+    """
 
     transfer: Transfer
     broker: BrokerId
@@ -441,6 +451,7 @@ Control = (
     | SessionState
     | EarlierSettled
     | Offer
+    | TransferInquiry
     | SessionAdopted
     | TransferDeclined
     | SessionDeparted

@@ -121,7 +121,10 @@ class Evacuating:
         """Take over a session of a leaving broker."""
         client_id = control.client_id
         home = self._session_transfer.homes.entry(client_id)
-        is_elsewhere = home is not None and home.at_us > control.entered_us
+        # A broker that was started on an older copy of its folder has forgotten later entries.
+        is_elsewhere = (
+            home is not None and home.broker != control.broker and home.at_us > control.entered_us
+        )
         waiting = self._session_transfer.fetching.waiting
         if is_elsewhere or self._sessions.get(client_id) or client_id in waiting:
             return

@@ -362,6 +362,7 @@ class SessionJournal:
                 session.farewells,
                 {} if had is None else had.gaps,
                 session.waits_to_publish,
+                session.source,
             )
         )
 

@@ -29,7 +29,8 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     that broker, in the transfer with that token. `user` owns the session, `began_us` is when it
     began, `had` and `gaps` are its deduplication window (see `DeduplicationWindow`), `farewells`
     are the brokers that wait for the end of an earlier transfer. With `waits_to_publish`
-    publications of its client at the source are not settled.
+    publications of its client at the source are not settled. The broker `source` exports the
+    session that is being imported.
     """
 
     client_id: str
@@ -45,6 +46,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     farewells: tuple[Farewell, ...] = ()
     gaps: Mapping[str, Gaps] = {}
     waits_to_publish: bool = False
+    source: BrokerId = ""
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):

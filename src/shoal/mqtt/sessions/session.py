@@ -37,13 +37,14 @@ CANNOT_WRITE = "the broker cannot write to its disk"
 class Farewell(NamedTuple):
     """The end of an export that is owed to the broker from which the session came back.
 
-    `at_us`: the fencing token of that transfer; `after_us`: that of a transfer to here that must
-    be complete before, None if it is.
+    `at_us`: the fencing token of that transfer; `after_us`: that of a transfer from `source` to
+    here that must be complete before, None if it is.
     """
 
     broker: BrokerId
     at_us: int
     after_us: int | None
+    source: BrokerId = ""
 
 
 class Diversion(Protocol):
@@ -301,6 +302,7 @@ class Session(SessionDelivery):
         "moved_us",
         "pasts",
         "published",
+        "source",
         "subscriptions",
         "waits_to_publish",
         "withheld",
@@ -325,8 +327,9 @@ class Session(SessionDelivery):
         self.left_us: int | None = None
         # The times of its client's redirects within the last hour (see `moving`).
         self.moved_us: tuple[int, ...] = ()
-        # The fencing token of its import, while it is incomplete.
+        # The fencing token of its import, while it is incomplete, and the broker that exports it.
         self.arriving_us: int | None = None
+        self.source: BrokerId = ""
         # The target and the fencing token of its export; it is kept until the target has it.
         self.going: tuple[BrokerId, int] | None = None
         # Brokers that wait for the end of an earlier export from here.

@@ -21,8 +21,9 @@
 | arriving | Item | delivers it |
 | arriving | EarlierSettled, all; ARRIVING_US over without a control | accepts the client's publications |
 | arriving | Offer | SessionAdopted, once every broker knows the subscriptions |
-| arriving | ARRIVING_US over without a control | delivers held messages |
-| arriving | SessionDeparted, or OPEN_US over | delivers held messages → owner |
+| arriving | ARRIVING_US over without a control, repeatedly | delivers held messages; TransferInquiry, to the source |
+| asked, does not export that session | TransferInquiry | SessionDeparted (see `inquiries`) |
+| arriving | SessionDeparted; the source has left the network; OPEN_US over | delivers held messages → owner |
 | arriving, had exported it | SessionDeparted on the transfer before that | SessionDeparted to the target of the export |
 | owner, or has another session | Offer, SessionDeparted | TransferComplete |
 | has no session | SessionState, Offer, SessionDeparted | TransferDeclined |
@@ -43,6 +44,13 @@ Decisions
   dies and whichever message is lost. A session has an identity, the time and place of its begin,
   which tells an old copy from another session. A client that comes back to its former broker needs
   no question; the brokers to which that broker owes the end of an earlier transfer are on its disk.
+- **Both sides of a transfer ask.** The source asks for the outcome, and the target of a silent source
+  asks whether there is an export at all. Either may have no record of the transfer: its disk was
+  lost, or it was started on an older copy of its folder. Then the other side would wait for ever,
+  and a leave with it. A question about an unknown transfer has an answer that ends it: the source
+  is told TransferDeclined or TransferComplete, the target SessionDeparted. The source's name is on
+  the target's disk, as the target may be the one that was restarted. Asking all brokers instead
+  needs an answer from each of them.
 - **The later CONNECT wins, not the later admission.** A client may hang up while it waits, for the
   lists, its session or the check of its password, and go back to its session. A broker that does
   not notice continues for the dead connection. If its steps were later than the client's return, it

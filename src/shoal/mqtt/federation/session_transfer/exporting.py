@@ -109,6 +109,16 @@ class SessionExport:
         """The export of a client's session, if it is exported."""
         return self._moves.get(client_id)
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether parts of sessions, or items, wait for a time slice."""
+        return self._turns.is_on
+
+    def is_exported(self, broker: BrokerId, transfer: Transfer) -> bool:
+        """Whether that transfer to that broker is under way."""
+        move = self._moves.get(transfer[0])
+        return move is not None and move.target == (broker, transfer)
+
     def home(self, client_id: str) -> SessionOwner | None:
         """The owner of an exported session, as far as is known here."""
         move = self._moves.get(client_id)
@@ -144,6 +154,7 @@ class SessionExport:
             session.arriving_us,
             *self._had(session),
             session.is_settled,
+            self._broker_id,
         )
         move.is_settling = not session.is_settled
         subscriptions = tuple(session.subscriptions.values())

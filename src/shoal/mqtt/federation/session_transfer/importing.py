@@ -2,7 +2,7 @@
 
 The target holds the messages that reach it directly until the source sends that nothing more comes,
 or sends nothing at all any more (see `session_transfer` for the controls, and `exporting` for the
-source).
+source). It asks a silent source whether it exports the session at all (see `inquiries`).
 
 A session may come back before all has come from its earlier source. Later items of that source then
 follow the session's way, and so come back behind those sent before (see `Loop`); the broker on that
@@ -13,12 +13,13 @@ brokers would wait for each other.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import (
     Item,
+    Offer,
     SessionDeparted,
     SessionState,
     Transfer,
@@ -46,7 +47,7 @@ from shoal.mqtt.timers import MqttTimers
 
 # The source sends a control each second until it has departed; after this time it may be dead.
 ARRIVING_US = 5 * MICROSECONDS
-# The longest time that the source may still have messages for the session.
+# The longest time that a source that is down may still have messages for the session.
 OPEN_US = 600 * MICROSECONDS
 
 # How long after the end of the transfer a duplicate of its messages may arrive directly.
@@ -64,7 +65,8 @@ class SessionImport:
     """The incoming sessions of one broker.
 
     `spreading` answers when every broker knows the front end's requests; `send_item` forwards
-    items of a session that goes on to another broker.
+    items of a session that goes on to another broker. `inquire` asks the source of a transfer
+    whether more may come.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class SessionImport:
         timers: MqttTimers,
         spreading: FederationGranting,
         send_item: SendItem,
+        inquire: Callable[[BrokerId, Transfer, int], None],
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
@@ -84,6 +87,7 @@ class SessionImport:
         self._timers = timers
         self._spreading = spreading
         self._send_item = send_item
+        self._inquire = inquire
         self.journal: SessionJournal | None = None
         self._moves: dict[Transfer, SessionMove] = {}
         # Held messages are delivered in time slices; and the transfers that are complete.
@@ -107,10 +111,11 @@ class SessionImport:
         if session is None or not isinstance(session.diversion, SessionMove):
             return None
         move = session.diversion
-        for broker, at_us, after_us in session.farewells:
-            if after_us == transfer[1]:
+        for each in session.farewells:
+            if each.after_us == transfer[1]:
                 # After a kill the messages that went that way are not known.
-                move.loops.setdefault(after_us, Loop(broker, (transfer[0], at_us)))
+                loop = Loop(each.broker, (transfer[0], each.at_us))
+                move.loops.setdefault(transfer[1], loop)
                 return move
         return None
 
@@ -138,6 +143,8 @@ class SessionImport:
         move = self._moves.get(transfer)
         if move is not None and kind == ARRIVING_TIMER:
             self._turns.take(self._release(move), now_us)
+            self._inquire(move.session.source, transfer, now_us)
+            self._timers.set((ARRIVING_TIMER, transfer), now_us + ARRIVING_US)
         elif move is not None and kind == SPREADING_TIMER:
             self._announce_groups(move, now_us)
             self._send_farewells(move.session, now_us)
@@ -154,10 +161,21 @@ class SessionImport:
                 else:
                     diversion.known = {}
 
-    def heard(self, move: SessionMove, now_us: int) -> None:
+    def heard(self, move: SessionMove, offer: Offer, now_us: int) -> None:
         """A source of the session is alive."""
-        if move.is_holding:
+        if move.arrival == offer.transfer:
+            move.session.source = offer.broker
+        if move.arrival is not None:
             self._timers.set((ARRIVING_TIMER, move.arrival), now_us + ARRIVING_US)
+
+    def left(self, broker: BrokerId, now_us: int) -> None:
+        """Handle a broker that has left the network: it sends nothing more."""
+        for transfer, move in tuple(self._moves.items()):
+            for each in move.session.farewells:
+                if each.after_us is not None and each.source == broker:
+                    self.close((transfer[0], each.after_us), now_us)
+            if move.session.source == broker:
+                self.close(transfer, now_us)
 
     def _await_settling(self, session: Session, transfer: Transfer, now_us: int) -> None:
         if session.waits_to_publish:
@@ -194,6 +212,7 @@ class SessionImport:
         session = filling.session
         self._sessions.put(session)
         session.began_us, session.entered_us = state.began_us, state.transfer[1]
+        session.source = state.source
         move = self.expect(session, state.transfer, now_us)
         session.remember(state.received)
         if given is not None and _stayed_open(given, state):
@@ -289,12 +308,13 @@ class SessionImport:
         """
         assert given.target is not None
         broker, transfer = given.target
-        at_us, after_us = transfer[1], None
+        at_us, after_us, source = transfer[1], None, ""
         move.loops = given.loops
         if given.arrival is not None:
-            after_us = given.arrival[1]
+            after_us, source = given.arrival[1], given.session.source
             move.loops[after_us] = Loop(broker, transfer, given.known)
-        session.farewells = (*given.session.farewells, Farewell(broker, at_us, after_us))
+        owed = Farewell(broker, at_us, after_us, source)
+        session.farewells = (*given.session.farewells, owed)
         self._send_farewells(session, now_us)
 
     def _release_farewell(self, transfer: Transfer, now_us: int) -> None:

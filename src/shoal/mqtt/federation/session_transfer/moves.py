@@ -347,6 +347,7 @@ class SessionMove:
     def close(self) -> None:
         """Complete the import."""
         self.arrival = self.session.arriving_us = None
+        self.session.source = ""
         self.loops = {}
         if self.session.journal is not None:
             self.session.journal.moved(self.session)

@@ -57,7 +57,7 @@ class Receipts:
                 # TransferComplete follows the next question: by then the session is recorded.
                 self._arriving.close(transfer, now_us)
             else:
-                self._arriving.heard(move, now_us)
+                self._arriving.heard(move, control, now_us)
                 if move.is_spread:
                     self._send(broker, SessionAdopted(transfer), now_us)
             return

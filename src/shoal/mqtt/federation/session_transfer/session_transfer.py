@@ -46,6 +46,7 @@ from shoal.mqtt.federation.controls import (
     Transfer,
     TransferComplete,
     TransferDeclined,
+    TransferInquiry,
     encode_control,
 )
 from shoal.mqtt.federation.granting import FederationGranting
@@ -61,6 +62,7 @@ from shoal.mqtt.federation.session_transfer.directory.session_directory import (
 from shoal.mqtt.federation.session_transfer.exporting import GIVING_TIMER, SessionExport
 from shoal.mqtt.federation.session_transfer.fetching import WAITING_TIMER, Fetching
 from shoal.mqtt.federation.session_transfer.importing import SessionImport
+from shoal.mqtt.federation.session_transfer.inquiries import TransferInquiries
 from shoal.mqtt.federation.session_transfer.installing import SessionInstallation
 from shoal.mqtt.federation.session_transfer.moves import WaitingClient
 from shoal.mqtt.federation.session_transfer.questions import ASKING_TIMER
@@ -76,6 +78,9 @@ from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.timers import MqttTimers
+
+# Controls that name the broker that sends them.
+FROM_BROKER = Entered | Ended | EarlierSettled | Offer | TransferInquiry | SessionDeparted
 
 
 class SessionTransfer:
@@ -152,9 +157,16 @@ class SessionTransfer:
             self._former.place,
             self._is_back,
         )
-        send_item = self.giving.send_item
+        self._inquiries = TransferInquiries(broker_id, sessions, self.giving, front_end)
         self.arriving = SessionImport(
-            broker_id, sessions, subscriptions, front_end, timers, spreading, send_item
+            broker_id,
+            sessions,
+            subscriptions,
+            front_end,
+            timers,
+            spreading,
+            self.giving.send_item,
+            self._inquiries.inquire,
         )
         self._receipts = Receipts(
             broker_id,
@@ -278,6 +290,7 @@ class SessionTransfer:
 
     def _gone(self, session: Session, where: SessionOwner, now_us: int) -> None:
         """Handle a completed export; the announcement of the new owner may have been missed."""
+        self.arriving.forget(session)
         self.telling.ended(Ended(session.client_id, self._broker_id), now_us, is_stale=False)
         home = self.homes.entry(session.client_id)
         if home is None or home.at_us < where.at_us:
@@ -312,6 +325,7 @@ class SessionTransfer:
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
         self.giving.left(broker, now_us)
+        self.arriving.left(broker, now_us)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -344,7 +358,7 @@ class SessionTransfer:
 
     def on_control(self, control: Control, now_us: int) -> None:
         """Handle a control of another broker about a client."""
-        if isinstance(control, Entered | Ended | EarlierSettled | Offer | SessionDeparted):
+        if isinstance(control, FROM_BROKER):
             self.fetching.on_alive(control.broker, now_us)
             self.takeovers.on_alive(control.broker)
         match control:
@@ -403,6 +417,8 @@ class SessionTransfer:
                 self.arriving.settling(transfer, now_us, is_settled=is_settled)
             case Offer() | SessionDeparted():
                 self._receipts.answer(control, now_us)
+            case TransferInquiry():
+                self._inquiries.answer(control, now_us)
             case SessionAdopted() | TransferDeclined() | TransferComplete():
                 self.giving.on_control(control, now_us)
 
