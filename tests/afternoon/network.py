@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ BOUND_S = 60.0
 HEARD_S = 45.0
 POLL_S = 0.2
 COLUMNS = 80
+MOST_COPIES = 5
 TABLE = re.compile(r"(broker  |─|[BJ]\d  )")
 TLS = {"authority": "ca.pem", "certificate": "{broker}.pem", "key": "{broker}.key"}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -40,7 +42,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class OperationError(Exception):
+class StepError(Exception):
     """An operation did not end in time, or not as it should."""
 
 
@@ -92,6 +94,15 @@ class Network:
         """A broker's folder."""
         return self.folder / "data" / name
 
+    def copy_data(self, name: str, to: Path) -> None:
+        """Copy a broker's folder while it runs; copy again if a file has gone meanwhile."""
+        for _ in range(MOST_COPIES):
+            shutil.rmtree(to, ignore_errors=True)
+            with suppress(shutil.Error):
+                shutil.copytree(self.data(name), to)
+                return
+        raise StepError(f"{self.data(name)} changes during each copy")
+
     def start(self, *names: str) -> None:
         """Run brokers by their commands until each is ready."""
         self.brokers.run(*names)
@@ -120,7 +131,7 @@ class Network:
     def await_ready(self, name: str) -> None:
         def is_ready() -> bool:
             if (code := self.brokers.running[name].poll()) is not None:
-                raise OperationError(f"{name} ended with code {code}: {self.last_line(name)}")
+                raise StepError(f"{name} ended with code {code}: {self.last_line(name)}")
             return self.get(name, "/ready")[0] == 200
 
         self.wait(f"{name} is ready", is_ready, lambda: self.get(name, "/ready")[1])
@@ -138,8 +149,10 @@ class Network:
         """Brokers are down meanwhile; they start afterwards, and long outages are excused."""
         begun_s, at = time.monotonic(), self.ledger.at(*names)
         self.stop(*names, how=how)
-        yield
-        self.start(*names)
+        try:
+            yield
+        finally:
+            self.start(*names)
         self.ledger.excuse_outage(at, time.monotonic() - begun_s)
 
     def await_end(self, name: str, code: int) -> None:
@@ -150,13 +163,9 @@ class Network:
                 found = process.wait(BOUND_S * self.factor)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
-                raise OperationError(
-                    f"process {name} has not ended: {self.last_line(name)}"
-                ) from None
+                raise StepError(f"process {name} has not ended: {self.last_line(name)}") from None
         if found != code:
-            raise OperationError(
-                f"{name} ended with code {found}, not {code}: {self.last_line(name)}"
-            )
+            raise StepError(f"{name} ended with code {found}, not {code}: {self.last_line(name)}")
 
     def is_refused(self, name: str, *causes: str) -> None:
         """A broker's command ends with an error that has these texts."""
@@ -164,7 +173,7 @@ class Network:
         self.await_end(name, 2)
         found = self.last_line(name)
         if missing := [each for each in causes if each not in found]:
-            raise OperationError(f"{name} names no {', '.join(missing)}: {found}")
+            raise StepError(f"{name} names no {', '.join(missing)}: {found}")
 
     def reload(self, *names: str, event: str = '"event": "reloaded"') -> None:
         """Send SIGHUP, and wait until each broker logs that it has reloaded."""
@@ -180,9 +189,7 @@ class Network:
 
     def write(self, more: str = "") -> None:
         """Write the network file, with these lines after it."""
-        listed = [each for each in self.brokers.network.brokers if each.name in BROKERS]
         text = self.path.read_text(encoding="utf-8").partition("\n# more\n")[0]
-        assert all(each.name in text for each in listed)
         self.path.write_text(f"{text}\n# more\n{more}", encoding="utf-8")
 
     # --- commands -------------------------------------------------------------------------------
@@ -202,13 +209,11 @@ class Network:
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGINT)
             output = "".join(running.communicate(BOUND_S))
-            raise OperationError(f"{name} has not ended: {output}") from None
+            raise StepError(f"{name} has not ended: {output}") from None
         if code is not None and running.returncode != code:
-            raise OperationError(
-                f"{name} ended with code {running.returncode}, not {code}: {output}"
-            )
+            raise StepError(f"{name} ended with code {running.returncode}, not {code}: {output}")
         if says not in output:
-            raise OperationError(f"{name} does not say {says!r}: {output}")
+            raise StepError(f"{name} does not say {says!r}: {output}")
         return output
 
     def check_status(self, code: int = 0) -> None:
@@ -216,9 +221,9 @@ class Network:
         output = self.command("status", code=code)
         rows = [line for line in output.splitlines() if TABLE.match(line)]
         if not rows:
-            raise OperationError(f"shoal status has no table: {output}")
+            raise StepError(f"shoal status has no table: {output}")
         if wide := [line for line in rows if len(line) > COLUMNS]:
-            raise OperationError(f"shoal status has rows over {COLUMNS} columns: {wide}")
+            raise StepError(f"shoal status has rows over {COLUMNS} columns: {wide}")
 
     def get(self, name: str, path: str) -> tuple[int, str]:
         """The code and body of a broker's admin port; 0 without an answer."""
@@ -244,9 +249,7 @@ class Network:
         deadline_s = time.monotonic() + limit_s * self.factor
         while not condition():
             if time.monotonic() > deadline_s:
-                raise OperationError(
-                    f"not within {limit_s * self.factor:.0f} s: {name}; {describe()}"
-                )
+                raise StepError(f"not within {limit_s * self.factor:.0f} s: {name}; {describe()}")
             time.sleep(POLL_S)
 
     def is_heard(self) -> None:

@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
+from shoal.batches import framed
 from tests.afternoon.morning import FOLLOWER, MIDDLE_S
 from tests.afternoon.network import BOUND_S, Network
 
@@ -85,7 +88,7 @@ def _journals(folder: Path) -> list[Path]:
 
 
 def _other_version(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"shoal journal 1", b"shoal journal 9", 1))
+    file.write_bytes(framed(msgspec.msgpack.encode(["shoal journal 9", "n", "B4"])))
 
 
 def _damage(file: Path) -> None:
@@ -100,7 +103,7 @@ def _cut(file: Path) -> None:
 
 def _other_format(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace('"format":1', '"format":9'), encoding="utf-8")
+    file.write_text(text.replace('"format": 1', '"format": 9', 1), encoding="utf-8")
 
 
 def damaged_folder(network: Network) -> None:
@@ -113,22 +116,22 @@ def damaged_folder(network: Network) -> None:
 
     def refuse(file: Path, spoil: Callable[[Path], None], cause: str) -> None:
         spoil(file)
-        network.is_refused("B4", file.name, cause)
+        network.is_refused("B4", str(folder), cause)
         put_back(kept)
 
     with network.outage("B4", how=signal.SIGTERM):
         shutil.copytree(folder, kept)
         journals = _journals(folder)
         refuse(journals[-1], _other_version, "version")
+        refuse(max(journals, key=lambda each: each.stat().st_size), _damage, "journal-")
         # The last file may end anywhere: its broker may have been killed.
         if len(journals) > 1:
-            refuse(journals[0], _cut, "damaged")
-            refuse(journals[0], _damage, "damaged")
+            refuse(journals[0], _cut, "journal-")
         if (overlay := folder / "overlay.json").exists():
             refuse(overlay, _other_format, "format 9")
             refuse(overlay, _cut, "cannot be read")
-        put_back(network.data("B1"))
-        network.is_refused("B4", "B1")
+        network.copy_data("B1", folder)
+        network.is_refused("B4", str(folder), "of broker 'B1'")
         put_back(kept)
 
 
@@ -136,8 +139,7 @@ def older_copy(network: Network) -> None:
     """B4 starts with an older copy of its folder, leaves, and joins again."""
     folder, copy = network.data("B4"), network.folder / "copy"
     at = network.ledger.at("B4")
-    with network.outage("B4", how=signal.SIGTERM):
-        shutil.copytree(folder, copy)
+    network.copy_data("B4", copy)
     time.sleep(LATER_S)
     at += network.ledger.at("B4")
     with network.outage("B4", how=signal.SIGTERM):

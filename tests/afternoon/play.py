@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.afternoon import morning, outages
-from tests.afternoon.network import COLUMNS, Network, OperationError, network
+from tests.afternoon.network import COLUMNS, Network, StepError, network
 
 STEPS = (*morning.STEPS, *outages.STEPS)
 # Commands print as in a terminal of this width.
@@ -39,7 +39,7 @@ def _play_step(network: Network, step: Callable[[Network], None], *, checks: boo
             network.is_heard()
             network.check_status()
     # A helper's assertion, a vanished file: all of them end a step, and none the afternoon.
-    except (OperationError, AssertionError, KeyError, OSError) as error:
+    except (StepError, AssertionError, KeyError, OSError) as error:
         fault = f"{network.system}, {step.__name__}: {type(error).__name__}: {error}"
         network.ledger.begin_anew(with_all=True)
     seconds = time.monotonic() - begun_s
