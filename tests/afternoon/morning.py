@@ -10,12 +10,7 @@ from tests.afternoon.clients import FILTER, Follower, PahoPublisher, PahoSubscri
 from tests.afternoon.network import BROKERS, Network, StepError
 from tests.afternoon.programs import MosquittoSubscriber, MqttJsSubscriber
 
-RULES = """
-[[access.rules]]
-user = ""
-publish = ["site/#"]
-subscribe = ["site/#"]
-"""
+RULES = '[{ user = "", publish = ["site/#"], subscribe = ["site/#"] }]'
 FOLLOWER = "radar"
 # Into the middle of a leave, and of a full disk.
 MIDDLE_S = 0.8
@@ -78,7 +73,7 @@ def bad_file(network: Network) -> None:
 
 def rules(network: Network) -> None:
     """Brokers reload rules of access."""
-    network.write(RULES)
+    network.write(rules=RULES)
     network.command("check", says="nothing wrong")
     network.reload(*BROKERS)
 
@@ -127,7 +122,7 @@ def unknown_names(network: Network) -> None:
     network.command("leave", "B9", code=2, says="B9")
     network.command("forget", "B9", code=2, says="B9")
     network.command("forget", "B1", code=2, says="B1")
-    network.command("leave", "B2", says="B2 has left")
+    network.command("leave", "B2", says="B2 had left already")
 
 
 def back(network: Network) -> None:

@@ -64,6 +64,7 @@ class Network:
             folder, len(BROKERS), system=system, links=links, tls=TLS, **settings
         )
         self.path = self.brokers.path
+        self._text = self.path.read_text(encoding="utf-8")
         network = self.brokers.network
         # Only OctopiA's brokers wait longer than their links.
         parameters = network.system_parameters or SYSTEMS[system].parameters()
@@ -187,10 +188,10 @@ class Network:
                 lambda name=name: self.last_line(name),  # type: ignore[misc]
             )
 
-    def write(self, more: str = "") -> None:
-        """Write the network file, with these lines after it."""
-        text = self.path.read_text(encoding="utf-8").partition("\n# more\n")[0]
-        self.path.write_text(f"{text}\n# more\n{more}", encoding="utf-8")
+    def write(self, more: str = "", rules: str = "[]") -> None:
+        """Write the network file with these rules, and with these lines after it."""
+        text = self._text.replace("rules = []\n", f"rules = {rules}\n", 1)
+        self.path.write_text(text + more, encoding="utf-8")
 
     # --- commands -------------------------------------------------------------------------------
 
