@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -93,9 +94,7 @@ class _Roaming:
         self.at = 0
         self.is_v5 = version == "5"
         options: dict[str, Any] = {} if self.is_v5 else {"clean_session": False}
-        self.paho = Paho(
-            paho.CallbackAPIVersion.VERSION2, name, protocol=VERSIONS[version], **options
-        )
+        self.paho = Paho(CallbackAPIVersion.VERSION2, name, protocol=VERSIONS[version], **options)
         self.paho.reconnect_delay_set(1, 2)
         self._is_over = threading.Event()
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trustme
 
 from shoal.overlays.registry import SYSTEMS
@@ -56,12 +57,9 @@ class Network:
         self.authority = trustme.CA()
         self.trust(self.authority)
         self.issue(self.authority)
-        links: list[list[str]] = []
-        if SYSTEMS[system].links is None and not SYSTEMS[system].shape.opens_links:
-            links = [list(each) for each in with_cycles(system, BROKERS, tuple(pairwise(BROKERS)))]
         settings = {system: SETTINGS[system]} if system in SETTINGS else {}
         self.brokers = Processes(
-            folder, len(BROKERS), system=system, links=links, tls=TLS, **settings
+            folder, len(BROKERS), system=system, links=_links(system), tls=TLS, **settings
         )
         self.path = self.brokers.path
         self._text = self.path.read_text(encoding="utf-8")
@@ -278,6 +276,17 @@ class Network:
     def last_line(self, name: str) -> str:
         """The last line of a broker's log."""
         return "".join(self.brokers.log(name).splitlines()[-1:])
+
+
+def _links(system: str) -> list[list[str]]:
+    """The links of the file: a line, with cycles where possible; none if brokers open them."""
+    chosen = SYSTEMS[system]
+    if chosen.shape.opens_links:
+        return []
+    if chosen.links is None:
+        return [list(each) for each in with_cycles(system, BROKERS, pairwise(BROKERS))]
+    given = msgspec.convert(SETTINGS.get(system, {}), chosen.parameters)
+    return [list(each) for each in chosen.make_links(chosen.complete(given, BROKERS), BROKERS)]
 
 
 @contextmanager

@@ -19,12 +19,15 @@ TERMINAL = {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
 def play(folder: Path, system: str, factor: float = 1.0) -> list[str]:
     """Play all steps, each printed with its seconds; returns the faults.
 
-    A fault does not end the afternoon, so later steps may show its consequences.
+    A fault does not end the afternoon, so later steps may show its consequences; without a network
+    there is none.
     """
     faults: list[str] = []
     with patch.dict(os.environ, TERMINAL), network(folder, system, factor) as found:
         for step in STEPS:
             faults += _play_step(found, step, checks=True)
+            if faults and step is morning.start:
+                return faults
         faults += _play_step(found, outages.end, checks=False)
     return faults
 
