@@ -30,6 +30,8 @@ JOINERS = ("J1", "J2")
 # An operation ends within this time on an idle machine, and subscribers hear publishers.
 BOUND_S = 60.0
 HEARD_S = 45.0
+# Brokers notice the end of a step: a neighbour's last link, or a member that has left.
+WHOLE_S = 10.0
 POLL_S = 0.2
 COLUMNS = 80
 MOST_COPIES = 5
@@ -267,6 +269,11 @@ class Network:
             lambda: {pair: (len(each), each[:5]) for pair, each in ledger.debts().items()},
             HEARD_S,
         )
+
+    def is_whole(self) -> None:
+        """Each running broker is ready, and `shoal status` says so."""
+        self.wait("each broker is ready", lambda: not self.missing(), self.missing, WHOLE_S)
+        self.check_status()
 
     def missing(self) -> dict[str, str]:
         """The brokers that are not ready, with what each waits for."""

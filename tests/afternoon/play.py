@@ -40,7 +40,7 @@ def _play_step(network: Network, step: Callable[[Network], None], *, checks: boo
         step(network)
         if checks:
             network.is_heard()
-            network.check_status()
+            network.is_whole()
     # A helper's assertion, a vanished file: all of them end a step, and none the afternoon.
     except (StepError, AssertionError, KeyError, OSError) as error:
         fault = f"{network.system}, {step.__name__}: {type(error).__name__}: {error}"
