@@ -19,8 +19,8 @@ TERMINAL = {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
 def play(folder: Path, system: str, factor: float = 1.0) -> list[str]:
     """Play all steps, each printed with its seconds; returns the faults.
 
-    A fault does not end the afternoon, so later steps may show its consequences; without a network
-    there is none.
+    A fault does not end the afternoon, so later steps may show its consequences. Only brokers that
+    do not start end it.
     """
     faults: list[str] = []
     with patch.dict(os.environ, TERMINAL), network(folder, system, factor) as found:
