@@ -118,7 +118,7 @@ manifests: install ## the Kubernetes manifests, by the schemas of its API
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
-soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, every order of starts, 10,000 clients, every order of a move, a cable cut for 10 s
+soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, an afternoon of each system, every order of starts, 10,000 clients, every order of a move, a cable cut for 10 s
 	SHOAL_EXAMPLES=10 $(BIN)/pytest -n 2 $(QUICK)
 	$(BIN)/pytest -m soak -o faulthandler_timeout=0
 

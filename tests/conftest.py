@@ -49,13 +49,13 @@ ELSEWHERE = (
 # Networks of processes: they mostly wait.
 WAITING = (
     *("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/"),
-    *("tests/client/", "tests/experiments/live/"),
+    *("tests/client/", "tests/experiments/live/", "tests/afternoon/"),
     *ELSEWHERE,
 )
 # Whole random networks: the longest of the tests that keep a core busy.
 LONG = "tests/seeds/"
 # Each of these tests has its own networks, so they may run in different processes.
-APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
+APART = ("tests/afternoon/", "tests/chaos/", "tests/runtime/", "tests/seeds/")
 
 
 def _scope(nodeid: str) -> str:
