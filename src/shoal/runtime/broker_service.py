@@ -301,8 +301,8 @@ class BrokerService:
             federation.joining.is_joining = bool(self.joining.stage)
             for where in self.directory:
                 if where.has_left:
-                    now_us, is_dead = self.node.clock.now_us(), bool(where.successor)
-                    federation.left(where.name, now_us, is_dead=is_dead)
+                    now_us = self.node.clock.now_us()
+                    federation.left(where.name, now_us, is_dead=where.was_declared_dead)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()
@@ -405,7 +405,7 @@ class BrokerService:
         federation, now_us = self.front_end.clients.federation, self.node.clock.now_us()
         if federation is not None:
             if where.has_left:
-                federation.left(where.name, now_us, is_dead=bool(where.successor))
+                federation.left(where.name, now_us, is_dead=where.was_declared_dead)
             else:
                 federation.came(where.name, now_us)
             self.front_end.carry_out(self.front_end.clients.take_effects())

@@ -237,8 +237,10 @@ def test_a_broker_that_runs_takes_clients_while_none_is_ready(tmp_path: Path) ->
         try:
             client.subscribe("a/#")
             is_over = threading.Event()
-            threading.Thread(target=client.publish_until, args=(is_over,)).start()
+            writing = threading.Thread(target=client.publish_until, args=(is_over,))
+            writing.start()
             wait_until(lambda: len(client.heard) > 3)
             is_over.set()
+            writing.join()
         finally:
             client.stop()

@@ -141,6 +141,11 @@ class BrokerLocation(msgspec.Struct, frozen=True):
     log: str = ""
 
     @property
+    def was_declared_dead(self) -> bool:
+        """Whether it has left by an operator's word, not by its own."""
+        return bool(self.successor)
+
+    @property
     def front_ends(self) -> dict[str, str]:
         """The addresses for clients, by the kind of listener."""
         kinds = ("mqtt", "mqtts", "websocket", "wss")

@@ -75,9 +75,9 @@ RARELY_S = 10
 MOST_ELASTIC_SLOWDOWN = 100
 # With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown.
 REPORTS_SLOWDOWN = 400
-# Where trials look for a limit, nothing changes the tables, and they are exchanged once in a trial:
-# of the paper's servers, each second is that of 400 times slower ones in 400 s.  The bytes that
-# tables take, and changes of the membership, are measured at the paper's interval.
+# Nothing changes the tables in trials that look for a limit: they are exchanged once in a trial. A
+# second of the paper's servers is 400 s of those that are 400 times slower.  The bytes that tables
+# take, and changes of the membership, are measured at the paper's interval.
 GOSSIP_S = 40
 SEARCHES: tuple[Kind, ...] = ("rate", "subscriptions")
 

@@ -77,7 +77,7 @@ class Directory:
         for where in said:
             known = self._known.get(where.name)
             if where.name == self._broker:
-                self.was_declared_dead |= bool(where.successor)
+                self.was_declared_dead |= where.was_declared_dead
                 self._heard_us = max(self._heard_us, where.at_us)
                 if (own := self._denial(where)) is not None:
                     news.append(own)

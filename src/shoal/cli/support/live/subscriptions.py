@@ -25,7 +25,7 @@ async def ask_subscriptions(
             raise UserError(
                 f"{name} {statuses.why_not(name)}; so its clients' filters are not known"
             )
-        address = admin_addresses(network, statuses)[name]
+    for name, address in admin_addresses(network, statuses).items():
         query: str | None = ""
         while query is not None:
             try:
