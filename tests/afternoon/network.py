@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -276,9 +275,9 @@ class Network:
         self.check_status()
 
     def missing(self) -> dict[str, str]:
-        """The brokers that are not ready, with what each waits for."""
-        found = {name: self.get(name, "/ready") for name in self.running}
-        return {name: json.dumps(body) for name, (code, body) in found.items() if code != 200}
+        """The brokers that lack something, with what they lack."""
+        found = {name: self.get(name, "/ready")[1] for name in self.running}
+        return {name: body for name, body in found.items() if '"missing":[]' not in body}
 
     def last_line(self, name: str) -> str:
         """The last line of a broker's log."""

@@ -389,7 +389,7 @@ class Brokers:
         address = self.network.broker(broker).address("admin")
         assert address is not None
         with contextlib.suppress(OSError):
-            return bool((await get_json(address, "/ready"))["ready"])
+            return not (await get_json(address, "/ready"))["missing"]
         return False
 
     async def _wait_until_ready(self, broker: str, process: Fork) -> None:

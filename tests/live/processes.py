@@ -72,12 +72,12 @@ class Processes:
                 os.kill(pid, signal.SIGCONT)
 
     async def whole(self) -> None:
-        """Wait until every broker is ready."""
+        """Wait until every broker is ready, with all its links."""
         async with asyncio.timeout(3 * PATIENCE_S):
             while True:
                 found = await self.statuses()
                 if len(found) == len(self.network.brokers) and all(
-                    each["ready"] for each in found.values()
+                    not each["missing"] for each in found.values()
                 ):
                     return
                 await asyncio.sleep(0.1)

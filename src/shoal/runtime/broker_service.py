@@ -69,6 +69,7 @@ from shoal.runtime.parts import (
 )
 from shoal.runtime.process_commands import ProcessCommands
 from shoal.runtime.questions import AdminQuestions
+from shoal.runtime.readiness import Readiness, down_links, has_needed_links
 from shoal.runtime.reloading import People, changed_files, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
@@ -241,7 +242,7 @@ class BrokerService:
         self.admin = AdminServer(
             self.status,
             self.figures,
-            self.missing,
+            self.readiness,
             {**self.operator.orders, "trace": self.tracer.order},
             questions,
             self._admin_access,
@@ -468,15 +469,26 @@ class BrokerService:
     # --- status and metrics ------------------------------------------------------------------
 
     def missing(self) -> list[str]:
-        """Return reasons why this broker is not ready."""
+        """Return what this broker lacks: reasons why it is not ready, and links that are down."""
+        return self.readiness().missing
+
+    def readiness(self) -> Readiness:
+        """Return whether `/ready` is answered with 200, and what this broker lacks."""
         if self.joining.stage == "left":
-            return [self.joining.problem]
-        found = [each for each in (self.joining.problem, self._membership.problem) if each]
-        found += [
-            f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
-            for row in self.links.status()
-            if row["state"] in ("idle", "away")
-        ]
+            return Readiness(False, [self.joining.problem])
+        members = [each for each in (self.joining.problem, self._membership.problem) if each]
+        others = self._other_lacks()
+        links = self.links.status()
+        is_starting = 1e6 * self._uptime_s < self.network.bounds.give_up_us
+        is_ready = not members and not others and has_needed_links(links, is_starting=is_starting)
+        return Readiness(is_ready, members + down_links(links) + others)
+
+    @property
+    def _uptime_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _other_lacks(self) -> list[str]:
+        found = []
         awaited = ", ".join(self.node.machine.awaited)
         if awaited or not self.node.is_ready:
             found.append(f"tables of {awaited or 'neighbours'}")
@@ -514,7 +526,7 @@ class BrokerService:
         """Return the figures of the metrics; their number does not depend on the number of
         publishers.
         """
-        missing = self.missing()
+        is_ready, missing = self.readiness()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.front_end.clients.subscriptions.count
@@ -525,8 +537,8 @@ class BrokerService:
             "version": version(),
             "protocol": PROTOCOL,
             "pid": os.getpid(),
-            "uptime_s": round(time.monotonic() - self._started_s, 3),
-            "ready": not missing,
+            "uptime_s": round(self._uptime_s, 3),
+            "ready": is_ready,
             "missing": missing,
             "listening": {key: str(where) for key, where in self.listening.items()},
             "links": self._links_status(),

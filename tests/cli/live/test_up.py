@@ -113,7 +113,9 @@ def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
 
     def is_back() -> bool:
         found = statuses(network[0]).values()
-        return len(found) == 3 and all(each["ready"] and each["pid"] != before for each in found)
+        return len(found) == 3 and all(
+            not each["missing"] and each["pid"] != before for each in found
+        )
 
     wait_until(is_back)
     asyncio.run(through(network[0], "B3", "B2", b"again"))
@@ -150,7 +152,7 @@ def test_brokers_are_forks_of_one_process_that_may_be_killed(
 
     def are_back() -> bool:
         found = [each for each in statuses(network[0]).values() if each["pid"] not in before]
-        return len(found) == 3 and all(each["ready"] for each in found)
+        return len(found) == 3 and all(not each["missing"] for each in found)
 
     wait_until(are_back)
     wait_until(lambda: not any(map(is_at_work, before)))

@@ -20,7 +20,7 @@ def network(**keys: str) -> NetworkFile:
 
 ADMIN = {"admin": "127.0.0.1:7002"}
 QUIET: dict[str, Any] = {
-    "ready": True,
+    "missing": [],
     "links": [{"buffered_bytes": 0}],
     "forwarding_channels": [],
     "counts": {"publications_in": 3, "MigrationRecord": 1},
@@ -30,7 +30,7 @@ QUIET: dict[str, Any] = {
 }
 # Each keeps a network from resting while it holds or changes.
 STATES = [
-    {"ready": False},
+    {"missing": ["link to B2"]},
     {"links": [{"buffered_bytes": 9}]},
     {"forwarding_channels": [{"buffered_bytes": 9}]},
     {"publishers": [{"publisher": "p", "broker": "B1", "is_moving": True}]},
@@ -91,7 +91,7 @@ def test_subscriptions_may_take_any_time_to_spread(
 def test_a_network_that_never_rests_is_an_error(
     answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers.append(QUIET | {"ready": False})
+    answers.append(QUIET | {"missing": ["tables of B2"]})
     monkeypatch.setattr(brokers, "REST_TIMEOUT_S", 0.05)
     with pytest.raises(UnrestError, match="did not come to rest"):
         asyncio.run(LiveBrokers(network(**ADMIN)).at_rest())

@@ -162,7 +162,7 @@ def play(folder: Path, system: str, seed: int, rounds: int, *, kills: bool = Fal
                 name = churn.chance.choice(NAMES[1:])
                 network.kill(name)
                 network.start(name)
-                wait_until(lambda: all(network.status(each)["ready"] for each in NAMES))
+                wait_until(lambda: all(not network.status(each)["missing"] for each in NAMES))
                 wait_until(churn.is_connected)
         churn.judge()
         churn.disconnect()

@@ -122,7 +122,7 @@ def test_kills_during_exchanges_lose_nothing_and_leave_one_tree(
             goes_on(network)
             network.kill(name)
             network.start(name)
-            wait_until(lambda: all(network.status(each)["ready"] for each in BROKERS))
+            wait_until(lambda: all(not network.status(each)["missing"] for each in BROKERS))
         wait_until(lambda: all(each.is_published() for each in said))
         wait_until(lambda: all(len({*each.payloads}) == 600 for each in (two, three)))
         for each in (two, three):
@@ -160,7 +160,7 @@ def test_random_kills_during_exchanges_lose_nothing(
             name = random.choice(BROKERS)
             network.kill(name)
             network.start(name)
-            wait_until(lambda: all(network.status(each)["ready"] for each in BROKERS))
+            wait_until(lambda: all(not network.status(each)["missing"] for each in BROKERS))
         wait_until(lambda: all(each.is_published() for each in said))
         wait_until(lambda: all(len({*each.payloads}) == len(said) for each in (two, three)))
         for each in (two, three):

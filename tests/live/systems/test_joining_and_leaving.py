@@ -44,7 +44,7 @@ def test_a_joined_broker_is_linked_again_after_restarts(tmp_path: Path) -> None:
         network.kill(*names)
         network.start(*names)
         wait_until(lambda: links(network, "B3") == {"B2": "up", "B9": "up"})
-        wait_until(lambda: all(network.status(name)["ready"] for name in names))
+        wait_until(lambda: all(not network.status(name)["missing"] for name in names))
         assert links(network, "B9") == {"B3": "up"}
         assert all(brokers(network, name) == known for name in known)
         # Its client finds its session at its broker, and also at another.
@@ -116,7 +116,7 @@ def test_a_broker_with_a_spool_leaves_after_the_disconnected_broker_returns(
         network.start("B2")
         wait_until(lambda: links(network, "B1") == {"B2": "up"})
         assert leave(network, "B1").wait(2 * PATIENCE_S) == 0
-        wait_until(lambda: bool(network.status("B2")["ready"]))
+        wait_until(lambda: not network.status("B2")["missing"])
         with network.client("B3", "reader") as reader:
             wait_until(lambda: len(reader.payloads) == len(said))
             assert reader.payloads == [b"%d" % number for number in range(20)]

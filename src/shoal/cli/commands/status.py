@@ -56,7 +56,7 @@ def status(
     """Ask every broker of a network for its status: problems first, then a line for each.
 
     With details: links, tables, disks, refusals, moves of publishers with reasons. Exit code 1 when
-    a broker does not answer or is not ready.
+    a broker does not answer, is not ready or lacks a link.
     """
     from shoal.cli.support.live.networks import read_network
 
@@ -93,7 +93,7 @@ def status(
         print(json.dumps(statuses, indent=2))
     else:
         _show(Console(), network, statuses, has_details=has_details)
-    if not all(each is not None and each["ready"] for each in statuses.values()):
+    if any(each is None or each["missing"] or not each["ready"] for each in statuses.values()):
         raise typer.Exit(1)
 
 

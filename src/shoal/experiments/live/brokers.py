@@ -109,7 +109,7 @@ def _rests(status: Status) -> bool:
     """Return whether a broker is whole, and all it sent has been handled."""
     kept = [*status["links"], *status["forwarding_channels"]]
     moving = any(row["is_moving"] for row in status["publishers"])
-    return status["ready"] and not moving and not any(each["buffered_bytes"] for each in kept)
+    return not status["missing"] and not moving and not any(each["buffered_bytes"] for each in kept)
 
 
 def _counts(statuses: list[Status]) -> Counts:

@@ -58,10 +58,10 @@ from shoal.runtime.events.ring import BrokerEvent
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.http_server import HttpServer
 from shoal.runtime.operations.metrics import render
+from shoal.runtime.readiness import Readiness
 
 Status = Callable[[], Mapping[str, Any]]
-# Returns the reasons why the broker is not ready; empty if it is.
-Missing = Callable[[], list[str]]
+Ready = Callable[[], Readiness]
 # A page of the answer to a question, by the query.
 Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any] | list[dict[str, Any]]]]
 # Executes an operator's order, given the query and the operator (OPERATOR); returns why it cannot,
@@ -78,7 +78,7 @@ SEND_TIMEOUT_S, PING_S = 10.0, 15
 def admin_app(
     status: Status,
     figures: Status,
-    missing: Missing,
+    readiness: Ready,
     orders: Mapping[str, Order],
     questions: Mapping[str, Page],
     access: AdminAccess,
@@ -113,8 +113,8 @@ def admin_app(
         return JSONResponse({"alive": True})
 
     async def ready(request: Request) -> Response:
-        found = missing()
-        return JSONResponse({"ready": not found, "missing": found}, 503 if found else 200)
+        is_ready, missing = readiness()
+        return JSONResponse({"ready": is_ready, "missing": missing}, 200 if is_ready else 503)
 
     async def show_status(request: Request) -> Response:
         return JSONResponse(dict(status()))
@@ -179,12 +179,12 @@ class AdminServer(HttpServer):
         self,
         status: Status,
         figures: Status,
-        missing: Missing,
+        readiness: Ready,
         orders: Mapping[str, Order],
         questions: Mapping[str, Page],
         access: AdminAccess,
         events: Events,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        app = admin_app(status, figures, missing, orders, questions, access, events)
+        app = admin_app(status, figures, readiness, orders, questions, access, events)
         super().__init__(app, access.garbled, context)

@@ -122,7 +122,7 @@ class Metrics(Collector):
             "shoal_broker_uptime_seconds", "Since the start.", value=status.get("uptime_s", 0)
         )
         ready = float(status.get("ready", False))
-        yield GaugeMetricFamily("shoal_ready", "1 while nothing is missing.", value=ready)
+        yield GaugeMetricFamily("shoal_ready", "1 while the broker takes new clients.", value=ready)
         raised = status.get("exceptions", {}).get("count", 0)
         yield CounterMetricFamily("shoal_exceptions", "Exceptions nothing has caught.", raised)
         counts = status.get("counts", {})

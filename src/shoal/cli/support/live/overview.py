@@ -219,7 +219,7 @@ def _replay_words(replay: Mapping[str, Any]) -> str:
 
 def _urgency(found: Mapping[str, Any] | None) -> int:
     """Sort key: problems come first in the table."""
-    return 0 if found is None else 1 + bool(found["ready"])
+    return 0 if found is None else 1 + bool(found["ready"]) + (not found["missing"])
 
 
 def _state(found: Mapping[str, Any]) -> str:
