@@ -168,13 +168,14 @@ def test_versions_that_do_not_fit_are_answered_by_ages() -> None:
     assert second.members["M9"].version == 2**32
 
 
-def test_partners_are_alive_and_sometimes_lost() -> None:
+def test_partners_are_alive_and_sometimes_dead() -> None:
     table = tables(5)["M0"]
     dead = msgspec.structs.replace(table.members["M4"], status=Status.DEAD)
-    table.merge([dead], 1)
-    rounds = [choose_partners(table, "M0", number, Random(1)) for number in range(1, 11)]
-    assert all("M0" not in partners for partners in rounds)
-    assert ["M4" in partners for partners in rounds] == [False] * 9 + [True]
+    left = msgspec.structs.replace(table.members["M3"], status=Status.LEFT)
+    table.merge([dead, left], 1)
+    rounds = [choose_partners(table, "M0", number, Random(number)) for number in range(1, 31)]
+    assert not any({"M0", "M3"} & set(partners) for partners in rounds)
+    assert ["M4" in partners for partners in rounds] == 3 * ([False] * 9 + [True])
 
 
 def test_members_without_news_are_silent() -> None:

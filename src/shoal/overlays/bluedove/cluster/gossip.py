@@ -97,9 +97,11 @@ def choose_partners(
     others = [name for name in table.alive() if name != me]
     partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
     if round_number % ROUNDS_PER_LOST_CONTACT == 0:
+        # A broker that has left is at no address any more.
         lost = sorted(set(table.names) - set(others) - {me})
-        if lost:
-            partners.append(random.choice(lost))
+        dead = [name for name in lost if table.status(name) is Status.DEAD]
+        if dead:
+            partners.append(random.choice(dead))
     return partners
 
 

@@ -197,6 +197,10 @@ class MemberTable:
         """One entry, but for its version."""
         return self._members.get(broker)
 
+    def status(self, broker: BrokerId) -> Status:
+        """The status of a member that has an entry."""
+        return self._members[broker].status
+
     def without_known(self, members: Iterable[Member]) -> list[Member]:
         """These but for entries that `merge` would not take, as are most of a table that comes:
         the same object, or one of the same incarnation that is no newer.
