@@ -113,9 +113,16 @@ class BlueDoveNode:
         A restarted broker waits for those that have not left.
         """
         for member in members:
-            if member.status is not Status.LEFT and member.broker not in self.dispatchers:
-                self.dispatchers[member.broker] = None
-                self.open(member.broker, now_us, out)
+            name, has_left = member.broker, member.status is Status.LEFT
+            is_dead = member.status is Status.DEAD and self.absences.is_given_up(name)
+            if has_left and name not in self.linked:
+                self.dispatchers.pop(name, None)
+            elif not (has_left or is_dead or name in self.dispatchers):
+                self.dispatchers[name] = None
+                self.open(name, now_us, out)
+        self._remember(out)
+
+    def _remember(self, out: list[Effect]) -> None:
         known = sorted(name for name in self.dispatchers if not self._has_left(name))
         if known != self._remembered:
             self._remembered = known
@@ -125,6 +132,13 @@ class BlueDoveNode:
         member = self.table.entry(broker)
         return member is not None and member.status is Status.LEFT
 
+    def dismiss(self, dispatcher: BrokerId, out: list[Effect]) -> None:
+        """The link to a dispatcher has ended for good: no link is opened to it any more."""
+        self.absences.left(dispatcher)
+        self.dispatchers.pop(dispatcher)
+        if self.parameters.all_do_both:
+            self._remember(out)
+
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """A link came up, or went down, or did not come up."""
         self.linked.pop(neighbour, None)
@@ -133,6 +147,8 @@ class BlueDoveNode:
             self.linked[neighbour] = None
             self.lost.discard(neighbour)
             self.absences.connected(neighbour)
+            if self.parameters.all_do_both or neighbour in self.parameters.dispatchers:
+                self.dispatchers.setdefault(neighbour)
             out.append(LinkReady(neighbour))
             out.extend(Send(neighbour, message) for message in waiting)
         else:

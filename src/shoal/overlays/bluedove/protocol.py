@@ -189,7 +189,7 @@ class Bluedove(BaseStrategy):
             self._link_changed(neighbour, False, now_us, out)
         self._link_changed(neighbour, up, now_us, out)
         if state is LinkState.ENDED and neighbour in self.node.dispatchers:
-            self.node.absences.left(neighbour)
+            self.node.dismiss(neighbour, out)
             self._give_up_broker(neighbour, now_us, out)
         if self._is_ending:
             self._end(out, [neighbour] if up else [])
