@@ -141,6 +141,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_a_file_that_is_damaged_before_its_mark_is_named(tmp_path: Path) -> None:
+    """The files before it are gone on purpose."""
+    with opened(tmp_path) as files:
+        files.read(lambda batch: None)
+        files.begin()
+        files.append(b"a" * 50)
+        files.mark()
+        files.remove_former()
+    (path,) = tmp_path.glob("journal-*")
+    whole = path.read_bytes()
+    for damaged in (whole[:-30], whole[:-30] + b"!" + whole[-29:]):
+        path.write_bytes(damaged)
+        with pytest.raises(JournalError, match=f"{path.name}: what begins at byte .* is damaged"):
+            read(tmp_path)
+        assert path.read_bytes() == damaged
+
+
 @pytest.mark.parametrize("data", [b"hello, I am no journal at all", b"\x85" * 4_000, b"{}" * 20])
 def test_a_file_that_is_no_journal_is_an_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "journal-00000001").write_bytes(data)

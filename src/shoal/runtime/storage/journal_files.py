@@ -23,7 +23,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,14 @@ class _Heading(msgspec.Struct, frozen=True, array_like=True):
     format: str
     network: str
     broker: BrokerId
+
+
+class _Scan(NamedTuple):
+    """A file, as far as it can be read."""
+
+    is_marked: bool
+    readable_bytes: int
+    size: int
 
 
 _decode_heading = msgspec.msgpack.Decoder(_Heading).decode
@@ -212,24 +220,32 @@ class JournalFiles:
     def _needed(self) -> list[int]:
         """The numbers of the files that matter: from the last marked one on."""
         numbers = self._numbers()
-        marked = [number for number in numbers if self._is_marked(self._path(number))]
-        first = marked[-1] if marked else _FIRST
+        scans = {number: self._scan(number) for number in numbers}
+        first = max((number for number in numbers if scans[number].is_marked), default=_FIRST)
+        # Its mark removed the files before it; without the mark it needs them.
+        if numbers and first < numbers[0]:
+            scan = scans[numbers[0]]
+            if scan.readable_bytes < scan.size:
+                raise JournalError(
+                    f"{self._path(numbers[0])}: what begins at byte {scan.readable_bytes} is "
+                    "damaged, and the files before it are gone; nothing was changed. Restore the "
+                    f"folder from a copy, or move {self.folder} away to begin with nothing"
+                )
         for number in range(first, max(numbers, default=0)):
             if number not in numbers:
                 raise JournalError(
-                    f"{self._path(number)} is missing, and later files are there; put it back, or "
-                    f"move {self.folder} away to begin with nothing"
+                    f"{self._path(number)} is missing, and later files are there (or the first of "
+                    f"them was cut); put it back, or move {self.folder} away to begin with nothing"
                 )
         return [number for number in numbers if number >= first]
 
-    def _is_marked(self, path: Path) -> bool:
-        """Return whether a file has the mark, as far as it can be read."""
-        data = path.read_bytes()
+    def _scan(self, number: int) -> _Scan:
+        data = self._path(number).read_bytes()
         position, is_marked = 0, False
         while (batch := batch_at(data, position)) is not None:
             is_marked = is_marked or not batch
             position += HEAD_BYTES + len(batch)
-        return is_marked
+        return _Scan(is_marked, position, len(data))
 
     def _read_file(self, path: Path, is_last: bool, apply: Callable[[bytes], None]) -> int:
         data = path.read_bytes()
