@@ -173,7 +173,7 @@ def _lines(
     for start, way in ways.items():
         known = "" if way.is_said else ", if the links are used: this system does not say it"
         yield f"from {start}: {way.text()}{known}"
-        yield from queues(way, statuses)
+    yield from queues(ways.values(), statuses)
     stopped = [
         f"from {start} ({_stop(way, statuses)})" for start, way in ways.items() if way.problem
     ]

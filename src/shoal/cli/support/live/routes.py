@@ -6,7 +6,7 @@ published.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -124,9 +124,15 @@ def down(way: Way, statuses: Statuses) -> str:
     return ""
 
 
-def queues(way: Way, statuses: Statuses) -> Iterator[str]:
-    """Yield queues on the route, link by link, if a queue is not empty or the link is down."""
-    for here, there in pairwise(way.brokers):
+def queues(ways: Iterable[Way], statuses: Statuses) -> Iterator[str]:
+    """Yield queues on these routes, if a queue is not empty or the link is down; each link once.
+
+    >>> link = {"neighbour": "B3", "state": "away", "buffered_bytes": 0, "spooled_bytes": 90}
+    >>> ways = [Way(("B1", "B2", "B3")), Way(("B2", "B3"))]
+    >>> list(queues(ways, {"B2": {"links": [link]}}))
+    ['the link B2 - B3: is away, 90 bytes are kept on disk']
+    """
+    for here, there in dict.fromkeys(pair for way in ways for pair in pairwise(way.brokers)):
         link = _link(statuses, here, there)
         if link is None:
             continue
