@@ -63,7 +63,14 @@ ENDED, FAILED = LinkChanged("B1", LinkState.ENDED), LinkChanged("B1", LinkState.
 
 
 @pytest.mark.parametrize(
-    "news", [(LEFT, ENDED), (ENDED, LEFT), (ENDED, LATER, FAILED, LEFT), (ENDED, LEFT, LATER)]
+    "news",
+    [
+        (LEFT, ENDED),
+        (FAILED, LEFT, ENDED),
+        (ENDED, LEFT),
+        (ENDED, LATER, FAILED, LEFT),
+        (ENDED, LEFT, LATER),
+    ],
 )
 def test_no_link_is_opened_to_a_dispatcher_that_has_left(news: tuple[Input, ...]) -> None:
     """In whichever order the broker learns of it; its matcher has a report each second."""
@@ -74,6 +81,7 @@ def test_no_link_is_opened_to_a_dispatcher_that_has_left(news: tuple[Input, ...]
     machine.handle(Received("B2", JoinAnswer(True, (B1,))), 3)
     for each in news:
         machine.handle(each, 4)
+    assert "B1" not in machine.awaited
     later = [
         effect
         for second in range(1, 60)

@@ -114,10 +114,11 @@ class BlueDoveNode:
         """
         for member in members:
             name, has_left = member.broker, member.status is Status.LEFT
-            is_dead = member.status is Status.DEAD and self.absences.is_given_up(name)
-            if has_left and name not in self.linked:
+            is_given_up = self.absences.is_given_up(name)
+            if has_left and is_given_up:
                 self.dispatchers.pop(name, None)
-            elif not (has_left or is_dead or name in self.dispatchers):
+            is_dead = member.status is Status.DEAD and is_given_up
+            if not (has_left or is_dead or name in self.dispatchers):
                 self.dispatchers[name] = None
                 self.open(name, now_us, out)
         self._remember(out)
