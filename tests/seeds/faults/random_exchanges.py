@@ -177,9 +177,9 @@ class RandomExchanges:
             )
 
         verdict, held = check(SETTLE_US), [end - start for start, end, _ in self._held]
-        if not (held and self.outages and verdict.phantoms):
+        if not (held and verdict.phantoms):
             return verdict
-        # An unsubscribe may be held, too.
+        # Publications and unsubscribes may be held, too, over lossy links without any fault.
         phantoms = check(SETTLE_US + max(held)).phantoms
         return msgspec.structs.replace(verdict, phantoms=phantoms)
 
