@@ -19,7 +19,11 @@ from shoal.experiments.self_organising.modelling.setting import (
     SelfOrganisingSetting,
     What,
 )
-from shoal.experiments.self_organising.modelling.sharing import SharedInterest
+from shoal.experiments.self_organising.modelling.sharing import (
+    Interested,
+    SharedInterest,
+    SharingTriples,
+)
 from shoal.experiments.self_organising.modelling.walks import PlainWalk
 from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts, ModelWorkload, draw
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
@@ -257,9 +261,37 @@ def test_a_compiled_walk_decides_as_neighbourhoods_do(what: What, passing: bool)
         workload = workload_of(setting)
         compiled = model_of(setting, workload)
         plain = model_of(setting, workload)
-        interests = [SharedInterest(broker, plain._types) for broker in range(setting.brokers)]
+        # No interest of three is counted.
+        triples = SharingTriples(setting.brokers, plain._types, kept=0)
+        interests = [SharedInterest(broker, triples) for broker in range(setting.brokers)]
         plain._walk = PlainWalk(interests, Heuristic(what), ThreeWay.MEAN)
         found = compiled.run()
         assert found == plain.run()
         changes += len(found.swaps)
     assert changes > 20
+
+
+def test_interest_of_three_is_counted_as_by_a_list_of_spans() -> None:
+    generator, kept = random.Random(1), 20.0
+    types = [Interested(sorted(generator.uniform(0, 100) for _ in range(40))) for _ in range(5)]
+    triples = SharingTriples(6, types, kept)
+    # Of each type: since when which brokers are interested.
+    spans: list[list[tuple[float, frozenset[int]]]] = [[] for _ in types]
+    found = 0
+    for at in sorted(generator.uniform(0, 100) for _ in range(300)):
+        number = generator.randrange(5)
+        brokers = frozenset(generator.sample(range(6), generator.randint(0, 5)))
+        triples.become(at, number, brokers)
+        spans[number].append((at, brokers))
+        since = generator.uniform(max(0, at - kept), at)
+        until = generator.uniform(since, at)
+        wanted = generator.sample(range(6), 3)
+        expected = 0
+        for publications, changes in zip((one.publications for one in types), spans, strict=True):
+            for time in publications:
+                if since < time <= until:
+                    now = [each for began, each in changes if began < time]
+                    expected += bool(now) and now[-1] >= set(wanted)
+        assert triples.count(since, until, *wanted) == expected
+        found += expected
+    assert found > 100

@@ -28,6 +28,7 @@ from shoal.experiments.self_organising.modelling.sharing import (
     SharedInterest,
     SharingInterval,
     SharingPairs,
+    SharingTriples,
 )
 from shoal.experiments.self_organising.modelling.walks import CompiledWalk, PlainWalk, Walk
 from shoal.experiments.self_organising.modelling.workload import ModelWorkload
@@ -85,8 +86,10 @@ class SelfOrganisingModel:
         self._broadcasts_at = broadcasts_at
         self._costs = workload.costs[0]
         self._tree = DeliveryTree(setting.brokers, links)
-        self._types = [Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._types = [Interested(times) for times in workload.publications]
         self._pairs = SharingPairs(setting.brokers, self._types)
+        # Only if interest of three is counted.
+        self._triples: SharingTriples | None = None
         self._members = list(workload.members)
         self._told = [0.0] * setting.brokers
         # When each broker proposed a link to another last.
@@ -108,7 +111,8 @@ class SelfOrganisingModel:
         heuristic = self._heuristic or Heuristic.COST_AND_INTEREST
         if not setting.counted:
             return CompiledWalk(setting.brokers, heuristic)
-        interests = [SharedInterest(broker, self._types) for broker in range(setting.brokers)]
+        self._triples = triples = SharingTriples(setting.brokers, self._types, 4 * setting.interval)
+        interests = [SharedInterest(broker, triples) for broker in range(setting.brokers)]
         return PlainWalk(interests, heuristic, ThreeWay.COUNTED)
 
     def run(self) -> ModelOutcome:
@@ -149,7 +153,9 @@ class SelfOrganisingModel:
             interested = passed if self._setting.passing else members
             if interested != self._types[type].brokers:
                 self._pairs.become(at, type, interested)
-                self._types[type].become(at, interested)
+                if self._triples is not None:
+                    self._triples.become(at, type, interested)
+                self._types[type].brokers = interested
 
     def _move_member(self, at: float, type: int, old: int, new: int) -> None:
         self._members[type] = self._members[type] - {old} | {new}

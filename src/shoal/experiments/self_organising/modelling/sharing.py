@@ -1,12 +1,14 @@
 """Shared notifications of brokers in the fast model, from the times of interests, without caches.
 
->>> types = [Interested([1.0, 2.0, 3.0], kept=100)]
->>> pairs = SharingPairs(3, types)
->>> for at, brokers in ((0.0, frozenset({0, 1})), (2.5, frozenset({0, 2}))):
+>>> types = [Interested([1.0, 2.0, 3.0])]
+>>> pairs, triples = SharingPairs(3, types), SharingTriples(3, types, kept=100)
+>>> for at, brokers in ((0.0, frozenset({0, 1})), (2.5, frozenset({0, 1, 2}))):
 ...     pairs.become(at, 0, brokers)
-...     types[0].become(at, brokers)
+...     triples.become(at, 0, brokers)
 >>> pairs.since_told(2.0, 0), pairs.since_told(9.0, 0)
-(array([2, 2, 0]), array([1, 0, 1]))
+(array([2, 2, 0]), array([1, 1, 1]))
+>>> triples.count(0.0, 9.0, 0, 1, 2)
+1
 
 Source: Cost and Interest, sections 4.1 and 4.3.1.
 """
@@ -24,6 +26,7 @@ from shoal.matching.compiled.kernels.compiler import kernel
 
 Counts = npt.NDArray[np.int64]
 Times = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 MOST_REMEMBERED = 10_000
 
@@ -40,35 +43,30 @@ class SharingInterval(NamedTuple):
 
 
 class Interested:
-    """Brokers that were interested in a type of notifications, with times, as far as needed."""
+    """A type of notifications: its times, and the brokers that are interested in it now."""
 
-    def __init__(self, publications: Sequence[float], kept: float) -> None:
+    def __init__(self, publications: Sequence[float]) -> None:
         self.publications = publications
-        self._kept = kept
-        self._spans: list[tuple[float, float, frozenset[int]]] = []
-        self._since = 0.0
         self.brokers: frozenset[int] = frozenset()
-
-    def become(self, at: float, brokers: frozenset[int]) -> None:
-        """From now on it is these."""
-        self._spans = [span for span in self._spans if span[1] > at - self._kept]
-        self._spans.append((self._since, at, self.brokers))
-        self.brokers = brokers
-        self._since = at
 
     def published(self, until: float) -> int:
         """Publications up to a time."""
         return bisect_right(self.publications, until)
 
-    def count(self, since: float, until: float, wanted: frozenset[int]) -> int:
-        """Publications after `since`, up to `until`, that all of these were to get."""
-        found = 0
-        for start, end, members in (*self._spans, (self._since, until, self.brokers)):
-            if wanted <= members:
-                low, high = max(start, since), min(end, until)
-                if low < high:
-                    found += self.published(high) - self.published(low)
-        return found
+
+class _Times(NamedTuple):
+    """Times of all types' publications, one type after the other, and where each type begins."""
+
+    times: Times
+    begins: Counts
+
+    @classmethod
+    def of(cls, types: Sequence[Interested]) -> _Times:
+        lengths = [len(type.publications) for type in types]
+        return cls(
+            np.array([at for type in types for at in type.publications], np.float64),
+            np.cumsum([0, *lengths], dtype=np.int64),
+        )
 
 
 class SharingPairs:
@@ -81,11 +79,8 @@ class SharingPairs:
         self._counted = np.zeros(len(types), np.int64)
         self._sums = np.zeros((brokers, brokers), dtype=np.int64)
         self._told = np.zeros((brokers, brokers), dtype=np.int64)
-        # Of all types, one after the other: when each publishes, where it begins, and how many were
-        # published when a broker told last. Brokers tell in the order of time.
-        self._times = np.array([at for type in types for at in type.publications], np.float64)
-        lengths = [len(type.publications) for type in types]
-        self._begins = np.cumsum([0, *lengths], dtype=np.int64)
+        self._times, self._begins = _Times.of(types)
+        # Of each type, published when a broker told last. Brokers tell in the order of time.
         self._published = np.zeros(len(types), np.int64)
 
     def become(self, at: float, type: int, brokers: frozenset[int]) -> None:
@@ -143,12 +138,97 @@ def _since_told(
     return found
 
 
+class SharingTriples:
+    """Number of notifications in which three brokers were interested, as far back as needed.
+
+    Each row is a span of time in which the same brokers were interested in a type. A span that has
+    ended more than `kept` before its type's next change is forgotten, and its row is used again.
+    """
+
+    def __init__(self, brokers: int, types: Sequence[Interested], kept: float) -> None:
+        self._kept = kept
+        self._times, self._begins = _Times.of(types)
+        self._rows: list[list[int]] = [[] for _ in types]
+        self._free: list[int] = []
+        # By row: its type, and its span.
+        self._types = np.zeros(0, np.int64)
+        self._since = np.zeros(0, np.float64)
+        self._until = np.zeros(0, np.float64)
+        # (brokers, rows)
+        self._is_wanted = np.zeros((brokers, 0), np.bool_)
+
+    def become(self, at: float, type: int, brokers: frozenset[int]) -> None:
+        """From now on these are interested in a type."""
+        rows = self._rows[type]
+        if rows:
+            self._until[rows[-1]] = at
+        old = [row for row in rows if self._until[row] <= at - self._kept]
+        self._is_wanted[:, old] = False
+        self._free += old
+        if not self._free:
+            self._grow()
+        new = self._free.pop()
+        self._types[new], self._since[new], self._until[new] = type, at, np.inf
+        self._is_wanted[list(brokers), new] = True
+        self._rows[type] = [row for row in rows if row not in old] + [new]
+
+    def _grow(self) -> None:
+        rows = len(self._types)
+        more = max(64, rows)
+        self._free = list(range(rows, rows + more))
+        self._types = np.pad(self._types, (0, more))
+        self._since = np.pad(self._since, (0, more))
+        self._until = np.pad(self._until, (0, more))
+        self._is_wanted = np.pad(self._is_wanted, ((0, 0), (0, more)))
+
+    def count(self, since: float, until: float, one: int, two: int, three: int) -> int:
+        """Notifications after `since`, up to `until`, that all of these were to get."""
+        return int(
+            _count(
+                since,
+                until,
+                self._is_wanted[one],
+                self._is_wanted[two],
+                self._is_wanted[three],
+                self._types,
+                self._since,
+                self._until,
+                self._times,
+                self._begins,
+            )
+        )
+
+
+@kernel
+def _count(
+    since: float,
+    until: float,
+    one: Flags,
+    two: Flags,
+    three: Flags,
+    types: Counts,
+    starts: Times,
+    ends: Times,
+    times: Times,
+    begins: Counts,
+) -> int:
+    found = 0
+    for row in range(len(types)):
+        if one[row] and two[row] and three[row]:
+            low, high = max(starts[row], since), min(ends[row], until)
+            if low < high:
+                of_type = times[begins[types[row]] : begins[types[row] + 1]]
+                found += np.searchsorted(of_type, high, side="right")
+                found -= np.searchsorted(of_type, low, side="right")
+    return found
+
+
 class SharedInterest:
     """Counts one broker's shared notifications, in the place of its cache."""
 
-    def __init__(self, broker: int, types: Sequence[Interested]) -> None:
+    def __init__(self, broker: int, triples: SharingTriples) -> None:
         self._broker = broker
-        self._types = types
+        self._triples = triples
         # Of three it is asked again and again.
         self._by_three: dict[tuple[float, ...], int] = {}
 
@@ -160,8 +240,7 @@ class SharedInterest:
         found = self._by_three.get(asked)
         if found is None:
             since, until = max(one.since, two.since), min(one.until, two.until)
-            wanted = frozenset((self._broker, one.origin, two.origin))
-            found = sum(type.count(since, until, wanted) for type in self._types)
+            found = self._triples.count(since, until, self._broker, one.origin, two.origin)
             if len(self._by_three) >= MOST_REMEMBERED:
                 self._by_three.clear()
             self._by_three[asked] = found
