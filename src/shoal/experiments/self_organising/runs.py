@@ -12,6 +12,7 @@ import numpy as np
 
 from shoal.experiments.networks.topologies import random_tree, uniform_tree
 from shoal.experiments.self_organising.grid import SHAPES, Part, SelfOrganisingCell
+from shoal.experiments.self_organising.modelling.compiled.run import run_compiled
 from shoal.experiments.self_organising.modelling.model import ModelOutcome, SelfOrganisingModel
 from shoal.experiments.self_organising.modelling.optimum import OptimumProblem, best_known, regret
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, Shape
@@ -59,9 +60,9 @@ class SelfOrganisingModelRun(RecordedRun[ModelCosts], frozen=True, kw_only=True)
     def measure(self) -> ModelCosts:
         setting = self.setting
         workload = draw(setting, places_apart(setting, Path(self.folder)))
-        outcome = SelfOrganisingModel(
-            setting, workload, first_links(setting), broadcast_times(setting)
-        ).run()
+        drawn = setting, workload, first_links(setting), broadcast_times(setting)
+        # Only the plain model counts the interest of three.
+        outcome = SelfOrganisingModel(*drawn).run() if setting.counted else run_compiled(*drawn)
         return ModelCosts(
             key=self.key,
             part=self.part,

@@ -46,18 +46,15 @@ class DeliveryTree:
                 if neighbour != self._above[broker]:
                     self._above[neighbour] = broker
                     waiting.append(neighbour)
-        self._rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     @property
     def rows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the place of each broker's first neighbour (brokers + 1), and all brokers'
         neighbours (2 (brokers - 1)).
         """
-        if self._rows is None:
-            begin = list(accumulate(map(len, self.neighbours), initial=0))
-            flat = list(chain.from_iterable(self.neighbours))
-            self._rows = np.array(begin, np.int64), np.array(flat, np.int64)
-        return self._rows
+        begin = list(accumulate(map(len, self.neighbours), initial=0))
+        flat = list(chain.from_iterable(self.neighbours))
+        return np.array(begin, np.int64), np.array(flat, np.int64)
 
     @property
     def links(self) -> list[tuple[int, int]]:
@@ -95,7 +92,7 @@ class DeliveryTree:
             del below[top]
             top = one[top]
         cost = 0.0
-        for broker in below:
+        for broker in sorted(below):
             cost += costs.brokers[broker]
             if broker != top:
                 cost += costs.links[broker][above[broker]]

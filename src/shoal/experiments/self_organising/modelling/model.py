@@ -6,7 +6,8 @@ two broadcasts never meet; but the effects of one happen in the machines' order.
 needed: delivery trees give the costs of notifications, routes those of other messages; and the
 times of subscriptions give the shared notifications of two brokers, because filters of this size
 err once in millions, and caches of this size hold more than an interval. `simulated.py` runs the
-machines themselves on the same workload; a test finds the same exchanges and costs.
+machines themselves on the same workload; a test finds the same exchanges and costs. So does
+`compiled`, in arrays, for the runs that it can do.
 
 Source: Cost and Interest, section 5.
 """
@@ -30,7 +31,7 @@ from shoal.experiments.self_organising.modelling.sharing import (
     SharingPairs,
     SharingTriples,
 )
-from shoal.experiments.self_organising.modelling.walks import CompiledWalk, PlainWalk, Walk
+from shoal.experiments.self_organising.modelling.walks import Walk
 from shoal.experiments.self_organising.modelling.workload import ModelWorkload
 from shoal.overlays.self_organising.deciding.interest import ID_BYTES
 from shoal.overlays.self_organising.deciding.planner import (
@@ -42,6 +43,8 @@ from shoal.overlays.self_organising.parameters import Heuristic, SelfOrganisingP
 
 # Kinds of costs; each is added up by window.
 KINDS = ("notifications", "broadcasts", "requests", "exchanges")
+# As `ModelOutcome` says.
+COUNTS = ("heard", "proposals", "exchanges", "kept", "refused", "filter", "ids")
 FILTER_BYTES = SelfOrganisingParameters().filter_bits // 8
 # A new link is open after as many messages over it.
 OPENING = 2
@@ -88,8 +91,7 @@ class SelfOrganisingModel:
         self._tree = DeliveryTree(setting.brokers, links)
         self._types = [Interested(times) for times in workload.publications]
         self._pairs = SharingPairs(setting.brokers, self._types)
-        # Only if interest of three is counted.
-        self._triples: SharingTriples | None = None
+        self._triples = SharingTriples(setting.brokers, self._types, 4 * setting.interval)
         self._members = list(workload.members)
         self._told = [0.0] * setting.brokers
         # When each broker proposed a link to another last.
@@ -100,20 +102,14 @@ class SelfOrganisingModel:
         self._settled = [0] * setting.types
         self._sums = dict.fromkeys(KINDS, 0.0)
         self._windows: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        names = ("heard", "proposals", "exchanges", "kept", "refused", "filter", "ids")
-        self._counts = dict.fromkeys(names, 0)
+        self._counts = dict.fromkeys(COUNTS, 0)
         self._swaps: list[LinkSwap] = []
         self._heuristic = None if setting.what == "static" else Heuristic(setting.what)
-        self._walk = self._first_walk()
-
-    def _first_walk(self) -> Walk:
-        setting = self._setting
-        heuristic = self._heuristic or Heuristic.COST_AND_INTEREST
-        if not setting.counted:
-            return CompiledWalk(setting.brokers, heuristic)
-        self._triples = triples = SharingTriples(setting.brokers, self._types, 4 * setting.interval)
-        interests = [SharedInterest(broker, triples) for broker in range(setting.brokers)]
-        return PlainWalk(interests, heuristic, ThreeWay.COUNTED)
+        self._walk = Walk(
+            [SharedInterest(broker, self._triples) for broker in range(setting.brokers)],
+            self._heuristic or Heuristic.COST_AND_INTEREST,
+            ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,
+        )
 
     def run(self) -> ModelOutcome:
         self._recount(0.0, range(self._setting.types))
@@ -153,7 +149,7 @@ class SelfOrganisingModel:
             interested = passed if self._setting.passing else members
             if interested != self._types[type].brokers:
                 self._pairs.become(at, type, interested)
-                if self._triples is not None:
+                if self._setting.counted:
                     self._triples.become(at, type, interested)
                 self._types[type].brokers = interested
 

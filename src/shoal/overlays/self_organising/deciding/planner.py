@@ -38,7 +38,7 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.parameters import Heuristic
 
 # Sums of the same numbers in another order may differ by less than this part of them.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 # Maximum transit time of a proposal.
 ON_ITS_WAY_US = 1_000_000
 # Between two broadcasts of a broker is the interval times a number between these.
@@ -283,4 +283,4 @@ def _costs_without(heuristic: Heuristic, cycle: Cycle, vector: Sequence[float]) 
 
 
 def _is_same(left: float, right: float) -> bool:
-    return math.isclose(left, right, rel_tol=_ROUNDING)
+    return math.isclose(left, right, rel_tol=ROUNDING)
