@@ -28,6 +28,8 @@ class RemainingScript(NamedTuple):
       up        the links that are up, or about to be
       lasting   the links that are brought up again
       ending    the links that end when they are empty
+      disks     for each broker the number of the facts on its disk; None: none
+      refused   links that the other end has ended while a broker was dead, as it starts
 
     Of a publisher that moves:
 
@@ -45,6 +47,8 @@ class RemainingScript(NamedTuple):
     up: frozenset[frozenset[str]] = frozenset()
     lasting: frozenset[frozenset[str]] = frozenset()
     ending: frozenset[frozenset[str]] = frozenset()
+    disks: tuple[int | None, ...] = ()
+    refused: frozenset[frozenset[str]] = frozenset()
     publications: tuple[int, ...] = ()
     moves: tuple[tuple[str, ...], ...] = ()
     handed: tuple[int, ...] = ()

@@ -21,6 +21,7 @@ from shoal.broker.effects import (
     OpenLink,
     Record,
     Release,
+    Remember,
     Requested,
     Started,
 )
@@ -48,6 +49,9 @@ class LinkExchanges(Network):
 
     clients: tuple[str, ...] = ("C",)
     strategy: StrategyFactory = Forced
+    # Whether a dead broker starts again with the facts on its disk, and hears of links that others
+    # have ended meanwhile; without, it knows the present links.
+    has_disks = False
 
     def __init__(
         self,
@@ -80,6 +84,9 @@ class LinkExchanges(Network):
         later = [(row.subscription, at) for at, row in requests if isinstance(row, Subscribe)]
         self.interests += later
         self.watchers = [interest.id for interest, _ in self.interests]
+        # Facts that brokers have written, each once.
+        self.written: list[dict[str, Any]] = []
+        self._numbers: dict[str, int] = {}
         self.requests = requests
         up = frozenset(frozenset(ends) for ends in self.links)
         empty = ((),) * len(self.ways)
@@ -91,7 +98,13 @@ class LinkExchanges(Network):
             (),
             0,
             ((),) * len(self.watchers),
-            RemainingScript(begins=0, holding=(None,) * brokers, up=up, lasting=up),
+            RemainingScript(
+                begins=0,
+                holding=(None,) * brokers,
+                up=up,
+                lasting=up,
+                disks=(None,) * brokers,
+            ),
         )
         draft = Draft(state)
         for ends, way in self.ways.items():
@@ -150,6 +163,11 @@ class LinkExchanges(Network):
                 return "hold", None
             case Record(RefusalRecord(reason=reason)):
                 return "refused", reason
+            case Remember(facts) if self.has_disks:
+                number = self._numbers.setdefault(repr(facts), len(self.written))
+                if number == len(self.written):
+                    self.written.append(dict(facts))
+                return "remember", number
         return None
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
@@ -164,13 +182,21 @@ class LinkExchanges(Network):
                 ends = frozenset((self.names[who], other))
                 ending = left.ending | {ends} if ends in left.up else left.ending
                 draft.left = left._replace(lasting=left.lasting - {ends}, ending=ending)
+            case "remember", number:
+                disks = (*left.disks[:who], number, *left.disks[who + 1 :])
+                draft.left = left._replace(disks=disks)
             case "refused", reason:
-                if not left.broken:
+                # A broker that starts with an old memory refuses what it learns out of turn.
+                if not (left.broken or self.has_disks):
                     raise AssertionError(f"{self.names[who]} refuses: {reason}")
 
     def _open(self, draft: Draft, name: str, other: str, is_lasting: bool) -> None:
         left: RemainingScript = draft.left
         ends = frozenset((name, other))
+        if ends in left.refused:
+            ended = LinkChanged(other, LinkState.ENDED)
+            draft.queues[self.ways[other, name]] += (self.lives.input(ended),)
+            return
         if is_lasting:
             left = left._replace(lasting=left.lasting | {ends})
         draft.left = left
@@ -307,8 +333,15 @@ class LinkExchanges(Network):
         if broken[0] == "broker":
             who = self.index[names[0]]
             expected = self._neighbours(names[0], left.lasting)
+            facts: dict[str, Any] = {}
+            if (disk := left.disks[who]) is not None:
+                facts = self.written[disk]
+                expected = tuple(name for name, row in facts["standings"].items() if row[0])
+            ended = frozenset(frozenset((names[0], name)) for name in expected) - left.lasting
+            draft.left = draft.left._replace(refused=ended)
             draft.lives[who] = self.fresh(names[0], (), expected)
-            self.take(draft, who, self.lives.input(Started()))
+            self.take(draft, who, self.lives.input(Started(facts=facts)))
+            draft.left = draft.left._replace(refused=frozenset())
             for interest, home in self.interests[: len(self.brokers)]:
                 if home == names[0]:
                     self._ask(draft, home, Subscribe(interest))

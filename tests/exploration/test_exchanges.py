@@ -101,6 +101,20 @@ def test_an_exchange_and_a_break_that_is_noticed_at_any_time(remove: int, fault:
     print(explored(LinkExchanges(remove, (), fault, timely=False)))
 
 
+class WithDisks(LinkExchanges):
+    """A dead broker starts again with its own memory of the links."""
+
+    has_disks = True
+
+
+@pytest.mark.parametrize(
+    ("fault", "remove"),
+    [(BROKERS[2], 1), *at_length([(BROKERS[2], 0), (BROKERS[1], 0), (BROKERS[1], 1)])],
+)
+def test_an_exchange_and_a_broker_that_knows_its_own_links(fault: Fault, remove: int) -> None:
+    print(explored(WithDisks(remove, (), fault, timely=False)))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("remove", [0, 1, 2])
 @pytest.mark.parametrize(

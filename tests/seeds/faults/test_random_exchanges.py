@@ -33,6 +33,8 @@ FOUND_PATIENT = (49225, 49448)
 FOUND_AT_ANY_TIME = (49218,)
 # A right announcement before a wrong one must not be withdrawn.
 FOUND_LOSSY = (20182,)
+# A restarted broker must not void a decision of which it has seen a part.
+FOUND_LOSSY_WITH_MOVES = (995,)
 WIRES, BAD_LINKS, PATIENT, OTHER_CLOCKS = (
     pytest.param(kind, id=name)
     for name, kind in {
@@ -99,6 +101,7 @@ def test_moves_during_exchanges_lose_nothing() -> None:
 @pytest.mark.soak
 def test_regression_seeds_with_moves() -> None:
     _exchange(FOUND, {"moves": True}, SELDOM_US)
+    _exchange(FOUND_LOSSY_WITH_MOVES, {"moves": True, "lossy": True}, OFTEN_US)
 
 
 def _moves(seed: int, interval_us: int) -> int:

@@ -105,6 +105,11 @@ class LinkMemory:
         """Then, or later than all that is known of that link."""
         return max(at_us, self.standing(neighbour).since_us + 1)
 
+    def unhear(self, neighbour: BrokerId) -> None:
+        """The other end alone knows why the link has ended: any decision on it is news here."""
+        self._is_said &= self._rows.get(neighbour) == UNHEARD
+        self._rows[neighbour] = UNHEARD
+
     def forget(self, neighbour: BrokerId) -> None:
         """That broker is dead, and all agreements with it are void."""
         self._is_said &= self._rows.pop(neighbour, None) is None

@@ -337,8 +337,8 @@ class TreeOverlay:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
-                # It was to end before this broker started.
-                self.memory.put(neighbour, UNHEARD)
+                # The other end has a decision that this broker has missed, or has forgotten.
+                self.memory.unhear(neighbour)
         if not is_taken:
             self.relink(neighbour, state, now_us, out)
         if not was_ready and state is not LinkState.UP and self.memory.standing(neighbour).is_in:
