@@ -25,8 +25,8 @@ from shoal.cli.support.steps import CommandSteps
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.run_files import read_workload
 from shoal.report.inputs import ReportRun, read_runs
+from shoal.report.replays import held_back, read_replay
 from shoal.report.replays import problems as replay_problems
-from shoal.report.replays import read_replay
 from shoal.runtime.network_file import load_network
 from tests.cli.live.test_replay import EVENTS, make_workload
 from tests.report.fake_runs import make_runs
@@ -128,7 +128,10 @@ def test_the_live_part(live: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "GRAPE against tree, messages per publication: " in text
     assert "from A to C: p" in text
-    assert max(len(line) for line in text.splitlines() if "against" not in line) <= 130
+    # Sentences about a busy machine are longer, and wrap.
+    busy = set(held_back(replays))
+    lines = [line for line in text.splitlines() if "against" not in line and line not in busy]
+    assert max(map(len, lines)) <= 130
 
 
 REPLAY_LIVE = """
