@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shoal.broker.effects import Requested, Send
+from shoal.broker.effects import Effect, Requested, Send
 from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
 from shoal.matching.relations.decisions import prepare
@@ -48,6 +48,25 @@ def test_a_covered_subscription_is_not_forwarded_and_served_at_once() -> None:
     here.settle()
     ((broker, delivery),) = here.deliveries
     assert (broker, sorted(delivery.subscriptions)) == ("B3", ["narrow", "same", "wide"])
+
+
+def test_a_neighbour_without_covering_gets_all_and_loses_nothing() -> None:
+    """While its table turns it counts as one that has what was forwarded before."""
+    here = stage()
+    tree = here.brokers["B3"].strategy
+    messages_after(here, "B3", Subscribe(subscription("wide", "x > 3")))
+    tree.propagation.suspend_covering("B2")
+    assert messages_after(here, "B3", Subscribe(subscription("same", "x > 3"))) == [
+        "B3 -> B2: Subscribe same"
+    ]
+    assert messages_after(here, "B3", Subscribe(subscription("wider", "x > 1")))[:2] == [
+        "B3 -> B2: Subscribe wider",
+        "B2 -> B1: Subscribe wider",
+    ]
+    out: list[Effect] = []
+    tree.keep_tables(out)
+    sent = {each.message for each in out if isinstance(each, Send)}
+    assert sent == {Unsubscribe("wide"), Unsubscribe("same")}
 
 
 def test_a_replacement_is_sent_before_the_covering_one_is_withdrawn() -> None:

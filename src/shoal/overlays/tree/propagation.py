@@ -324,6 +324,14 @@ class Propagation:
         """Undo all that a client subscribed to here."""
         self.remove_subscriptions(self.tables.local.of(client), None, out)
 
+    def suspend_covering(self, hop: BrokerId) -> None:
+        """Forward all subscriptions to this neighbour until `resume_covering`."""
+        self._forwarding.suspend_covering(hop)
+
+    def resume_covering(self) -> list[SubscriptionId]:
+        """Return the subscriptions to `restate`."""
+        return self._forwarding.resume_covering()
+
     def restate(
         self, hops: Iterable[BrokerId], ids: Iterable[SubscriptionId], out: list[Effect]
     ) -> None:

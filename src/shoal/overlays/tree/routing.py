@@ -496,8 +496,13 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
             self.propagation.alternate_routes.drop(id, behind)
         self.propagation.relink(old, new)
         self.propagation.turned = {before: (behind,)}
-        self.propagation.restate(self._neighbours, turned, out)
+        late = self.propagation.resume_covering()
+        self.propagation.restate(self._neighbours, dict.fromkeys((*turned, *late)), out)
         self._exchange.replaced(old, new)
+
+    def keep_tables(self, out: list[Effect]) -> None:
+        """The tables do not turn after all: cover again what was forwarded meanwhile."""
+        self.propagation.restate(self._neighbours, self.propagation.resume_covering(), out)
 
     # --- validation ---------------------------------------------------------------------------
 

@@ -32,6 +32,18 @@ class SubscriptionForwarding:
 
     def __init__(self, tables: RoutingTable) -> None:
         self._tables = tables
+        # The neighbour without covering at present, and subscriptions that it got for that reason.
+        self._uncovered: BrokerId | None = None
+        self._late: dict[SubscriptionId, None] = {}
+
+    def suspend_covering(self, hop: BrokerId) -> None:
+        """Forward all that this neighbour wants from now on, and retract nothing for covering."""
+        self._uncovered = hop
+
+    def resume_covering(self) -> list[SubscriptionId]:
+        """Return the subscriptions that others cover at the neighbour, to `restate`."""
+        late, self._uncovered, self._late = list(self._late), None, {}
+        return late
 
     def offer(
         self, hops: Iterable[BrokerId], entries: Iterable[SubscriptionEntry], out: list[Effect]
@@ -51,7 +63,7 @@ class SubscriptionForwarding:
             for entry in entries:
                 if entry.id not in wanted:
                     change = wanted.add(entry.id, entry.subscription.filter, work)
-                    touched.update(dict.fromkeys((*change.kept, *change.dropped)))
+                    touched.update(dict.fromkeys((entry.id, *change.kept, *change.dropped)))
             _retract(hop, self._send_kept(hop, touched, out), out)
 
     def release(
@@ -127,16 +139,23 @@ class SubscriptionForwarding:
     def _send_kept(
         self, hop: BrokerId, ids: Iterable[SubscriptionId], out: list[Effect]
     ) -> list[SubscriptionEntry]:
-        """Forward the kept ones of these; returns those to retract: forwarded, and not kept."""
-        kept, told = self._tables.wanted_by(hop).kept, []
+        """Forward the kept ones of these; returns those to retract: forwarded, and not kept.
+
+        All that are wanted are kept for a neighbour without covering at present.
+        """
+        wanted, told = self._tables.wanted_by(hop), []
         for id in ids:
             entry = self._tables.subscriptions.get(id)
             if entry is None:
                 continue
-            if id in kept and hop not in entry.forwarded_to:
+            is_kept = id in wanted.kept
+            if hop == self._uncovered and not is_kept and id in wanted:
+                self._late[id] = None
+                is_kept = True
+            if is_kept and hop not in entry.forwarded_to:
                 self._tables.mark_forwarded(entry, hop)
                 out.append(Send(hop, Subscribe(entry.subscription)))
-            elif id not in kept and hop in entry.forwarded_to:
+            elif not is_kept and hop in entry.forwarded_to:
                 self._tables.mark_retracted(entry, hop)
                 told.append(entry)
         return told

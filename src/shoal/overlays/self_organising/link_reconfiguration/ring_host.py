@@ -31,6 +31,9 @@ class RingHost(Protocol):
     def is_up(self, neighbour: BrokerId) -> bool:
         """Whether a link is up."""
 
+    def suspend_covering(self, neighbour: BrokerId) -> None:
+        """Forward all subscriptions to this neighbour until the exchange is decided on."""
+
     def latest_us(self, ring: ExchangeRing) -> int:
         """When its ends of the links that change last came or went."""
 

@@ -139,6 +139,9 @@ class ReconfigurationSteps:
             self._latest_us = max(message.latest_us, self._host.latest_us(ring))
             out.append(Send(_down(ring), Drained(self._key, self._latest_us)))
         else:
+            if type(message) is Halted:
+                # What comes the other way until `Drained` is in no turn: the far side must get it.
+                self._host.suspend_covering(ring.before)
             self._forward_down(message, next_turn(tables, turn, ring.before, ring.behind), out)
 
     def _forward_down(

@@ -242,6 +242,10 @@ class TreeOverlay:
         """Send the publications that the tree holds for links: it is about to quiesce."""
         self.tree.send_held(out)
 
+    def suspend_covering(self, neighbour: BrokerId) -> None:
+        """Forward all subscriptions to this neighbour until the exchange is decided on."""
+        self.tree.propagation.suspend_covering(neighbour)
+
     def latest_us(self, ring: ExchangeRing) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
@@ -277,6 +281,7 @@ class TreeOverlay:
         self, ring: ExchangeRing, decision: ExchangeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """End the new link, and resume."""
+        self.tree.keep_tables(out)
         if decision.at_us:
             self.memory.became(decision)
         if ring.opens_link:
