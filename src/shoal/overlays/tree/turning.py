@@ -13,7 +13,9 @@ turned. Then every table satisfies the invariant of `propagation.py` for the new
 With covering a broker lacks subscriptions that its other rows cover. If these rows turn, it gets
 the covered ones with the `TableTurn`; at the new link it counts the rows that the other end lacks.
 Each broker recomputes covering after it has turned (`subscription_forwarding.py`); until then
-neighbours have more than they need.
+neighbours have more than they need. A broker that has passed its `TableTurn` on covers nothing
+towards the far side until then: a subscription that comes the other way is in no `TableTurn`, and
+the end of the new link counts it as one that the far side has.
 
 Brokers near a moved publisher know the highest count of its moves, as a move passes only the
 brokers between its old and its new place. The ends of the new link are nearer to each side's
