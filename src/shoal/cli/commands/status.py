@@ -93,7 +93,7 @@ def status(
         print(json.dumps(statuses, indent=2))
     else:
         _show(Console(), network, statuses, has_details=has_details)
-    if any(each is None or each["missing"] or not each["ready"] for each in statuses.values()):
+    if any(each is None or each["missing"] for each in statuses.values()):
         raise typer.Exit(1)
 
 

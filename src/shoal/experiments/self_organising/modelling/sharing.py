@@ -54,19 +54,15 @@ class Interested:
         return bisect_right(self.publications, until)
 
 
-class _Times(NamedTuple):
-    """Times of all types' publications, one type after the other, and where each type begins."""
-
-    times: Times
-    begins: Counts
-
-    @classmethod
-    def of(cls, types: Sequence[Interested]) -> _Times:
-        lengths = [len(type.publications) for type in types]
-        return cls(
-            np.array([at for type in types for at in type.publications], np.float64),
-            np.cumsum([0, *lengths], dtype=np.int64),
-        )
+def publication_times(publications: Sequence[Sequence[float]]) -> tuple[Times, Counts]:
+    """Times of all types' publications, one type after the other, and where each type begins
+    (types + 1).
+    """
+    lengths = [len(times) for times in publications]
+    return (
+        np.array([at for times in publications for at in times], np.float64),
+        np.cumsum([0, *lengths], dtype=np.int64),
+    )
 
 
 class SharingPairs:
@@ -79,9 +75,6 @@ class SharingPairs:
         self._counted = np.zeros(len(types), np.int64)
         self._sums = np.zeros((brokers, brokers), dtype=np.int64)
         self._told = np.zeros((brokers, brokers), dtype=np.int64)
-        self._times, self._begins = _Times.of(types)
-        # Of each type, published when a broker told last. Brokers tell in the order of time.
-        self._published = np.zeros(len(types), np.int64)
 
     def become(self, at: float, type: int, brokers: frozenset[int]) -> None:
         """From now on these are interested in a type."""
@@ -99,43 +92,11 @@ class SharingPairs:
 
         Shape (brokers). Each call is at the time of the last one, or later.
         """
-        return _since_told(
-            at,
-            broker,
-            self._times,
-            self._begins,
-            self._published,
-            self._counted,
-            self._is_wanted,
-            self._sums,
-            self._told,
-        )
-
-
-@kernel
-def _since_told(
-    at: float,
-    broker: int,
-    times: Times,
-    begins: Counts,
-    published: Counts,
-    counted: Counts,
-    is_wanted: Counts,
-    sums: Counts,
-    told: Counts,
-) -> Counts:
-    """`SharingPairs.since_told`; `published` and `told` change."""
-    found: Counts = sums[broker] - told[broker]
-    for type in range(len(published)):
-        while (
-            begins[type] + published[type] < begins[type + 1]
-            and times[begins[type] + published[type]] <= at
-        ):
-            published[type] += 1
-        if is_wanted[type, broker]:
-            found += (published[type] - counted[type]) * is_wanted[type]
-    told[broker] += found
-    return found
+        published = np.array([type.published(at) for type in self._types], np.int64)
+        uncounted = (published - self._counted) * self._is_wanted[:, broker]
+        found: Counts = self._sums[broker] - self._told[broker] + uncounted @ self._is_wanted
+        self._told[broker] += found
+        return found
 
 
 class SharingTriples:
@@ -147,7 +108,7 @@ class SharingTriples:
 
     def __init__(self, brokers: int, types: Sequence[Interested], kept: float) -> None:
         self._kept = kept
-        self._times, self._begins = _Times.of(types)
+        self._times, self._begins = publication_times([type.publications for type in types])
         self._rows: list[list[int]] = [[] for _ in types]
         self._free: list[int] = []
         # By row: its type, and its span.

@@ -98,8 +98,8 @@ def choose_partners(
     partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
     if round_number % ROUNDS_PER_LOST_CONTACT == 0:
         # A broker that has left is at no address any more.
-        lost = sorted(set(table.names) - set(others) - {me})
-        dead = [name for name in lost if table.status(name) is Status.DEAD]
+        names = sorted(table.names)
+        dead = [name for name in names if name != me and table.status(name) is Status.DEAD]
         if dead:
             partners.append(random.choice(dead))
     return partners

@@ -140,7 +140,7 @@ class ReconfigurationSteps:
             out.append(Send(_down(ring), Drained(self._key, self._latest_us)))
         else:
             if type(message) is Halted:
-                # What comes the other way until `Drained` is in no turn: the far side must get it.
+                # Subscriptions that come the other way until `Drained` are in no turn.
                 self._host.suspend_covering(ring.before)
             self._forward_down(message, next_turn(tables, turn, ring.before, ring.behind), out)
 

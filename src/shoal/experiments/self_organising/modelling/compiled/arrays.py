@@ -30,7 +30,7 @@ CODES = {
 
 
 class Rules(NamedTuple):
-    """What does not change during a run."""
+    """The setting of a run."""
 
     heuristic: int
     hops: int

@@ -47,9 +47,6 @@ def propose(at: float, origin: int, prices: Prices, run: RunArrays) -> int:
             size = proposals.size[count]
             if run.rules.heuristic == CI:
                 _judge(count, prices, knowledge, proposals)
-            else:
-                proposals.judged[count, :size, :size] = 0.0
-                proposals.is_judged[count, :size] = True
             if proposals.is_judged[count, 0]:
                 proposals.vector[count, :size] = proposals.judged[count, 0, :size]
                 knowledge.proposed[proposals.brokers[count, 0], origin] = at

@@ -61,15 +61,8 @@ def consult(at: float, count: int, done: int, prices: Prices, swaps: Swaps, run:
         number = _next(count, proposals)
         if number == UNKNOWN:
             break
-        time, place, size = (
-            proposals.time[number],
-            proposals.place[number],
-            proposals.size[number],
-        )
-        broker, sender = (
-            proposals.brokers[number, place],
-            proposals.brokers[number, place - 1],
-        )
+        time, place, size = proposals.time[number], proposals.place[number], proposals.size[number]
+        broker, sender = proposals.brokers[number, place], proposals.brokers[number, place - 1]
         if not exchange.state[IS_DONE] and time >= exchange.state[DECIDED]:
             done = _carry_out(at, done, prices, swaps, run)
         if _is_busy(broker, time, exchange):
@@ -178,10 +171,7 @@ def _decide(number: int, rules: Rules, proposals: ProposalArrays) -> int:
     elif rules.heuristic == MIT:
         left = proposals.shared[number]
     new, now = size - 1, left[size - 1]
-    least = now
-    for link in range(new):
-        if link == 0 or left[link] < least:
-            least = left[link]
+    least = left[:new].min()
     if least >= now or _is_same(now, least) or 100 * (now - least) < rules.least_gain * now:
         return int(new)
     remove = UNKNOWN

@@ -25,11 +25,7 @@ from shoal.matching.compiled.kernels.compiler import kernel
 @kernel
 def publish(at: float, type: int, types: TypeArrays) -> int:
     """Publications of a type up to now."""
-    begin, end, count = (
-        types.begins[type],
-        types.begins[type + 1],
-        types.published[type],
-    )
+    begin, end, count = types.begins[type], types.begins[type + 1], types.published[type]
     while begin + count < end and types.times[begin + count] <= at:
         count += 1
     types.published[type] = count

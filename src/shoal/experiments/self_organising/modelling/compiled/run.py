@@ -28,6 +28,7 @@ from shoal.experiments.self_organising.modelling.compiled.notifications import r
 from shoal.experiments.self_organising.modelling.delivery import DeliveryTree
 from shoal.experiments.self_organising.modelling.model import COUNTS, KINDS, LinkSwap, ModelOutcome
 from shoal.experiments.self_organising.modelling.setting import WINDOW, SelfOrganisingSetting
+from shoal.experiments.self_organising.modelling.sharing import publication_times
 from shoal.experiments.self_organising.modelling.workload import ModelWorkload
 from shoal.matching.compiled.kernels.compiler import kernel
 from shoal.overlays.self_organising.parameters import Heuristic
@@ -94,10 +95,10 @@ def _types(setting: SelfOrganisingSetting, workload: ModelWorkload) -> TypeArray
     members = np.zeros((types, brokers), np.bool_)
     for type, inside in enumerate(workload.members):
         members[type, list(inside)] = True
-    lengths = [len(times) for times in workload.publications]
+    times, begins = publication_times(workload.publications)
     return TypeArrays(
-        times=np.array([at for times in workload.publications for at in times], np.float64),
-        begins=np.cumsum([0, *lengths], dtype=np.int64),
+        times=times,
+        begins=begins,
         published=np.zeros(types, np.int64),
         settled=np.zeros(types, np.int64),
         units=np.zeros(types),
@@ -138,7 +139,8 @@ def _proposals(setting: SelfOrganisingSetting) -> ProposalArrays:
         costs=np.zeros((brokers, places)),
         shared=np.zeros((brokers, places)),
         judged=np.zeros((brokers, places, places)),
-        is_judged=np.zeros((brokers, places), np.bool_),
+        # By the other heuristics each broker can judge, and adds nothing.
+        is_judged=np.ones((brokers, places), np.bool_),
         vector=np.zeros((brokers, places)),
         time=np.zeros(brokers, np.int64),
         turn=np.zeros(brokers, np.int64),
