@@ -31,6 +31,7 @@ class MappingCounts(NamedTuple):
     members    (topics, most of any) the positions of these, ascending
     counts     (topics) their number
     below      (topics, positions) number of subscribing brokers there or behind
+    apart      (rows, positions) distance of each from its root
     relaying   (positions) cost of relaying for others there, Eq. 10
     waiting    (positions) cost of the delay of the broker there, Eq. 11, not weighted
     """
@@ -40,6 +41,7 @@ class MappingCounts(NamedTuple):
     members: Numbers
     counts: Numbers
     below: Numbers
+    apart: Amounts
     relaying: Amounts
     waiting: Amounts
 
@@ -65,6 +67,7 @@ class MappingCounts(NamedTuple):
             self.members.copy(),
             self.counts,
             self.below.copy(),
+            self.apart,
             self.relaying.copy(),
             self.waiting.copy(),
         )
@@ -75,14 +78,16 @@ def standing(problem: PlacementProblem, mapping: Mapping) -> MappingCounts:
     is_member = np.ascontiguousarray(problem.wanted[brokers].T)
     members, counts = kernels.members_of(is_member)
     below = kernels.count_below(trees.of, trees.parents, trees.order, is_member)
+    apart = distances(problem, brokers)
     return MappingCounts(
         brokers=brokers,
         is_member=is_member,
         members=members,
         counts=counts,
         below=below,
+        apart=apart,
         relaying=kernels.relay_costs(trees.of, trees.roots, below, is_member, problem.publications),
-        waiting=_waiting(problem, brokers, is_member),
+        waiting=kernels.delay_costs(trees.of, apart, is_member, problem.publications),
     )
 
 
@@ -120,6 +125,7 @@ def swap_costs(problem: PlacementProblem, found: MappingCounts, swapped: int) ->
         trees.of,
         trees.roots,
         trees.parents,
+        found.apart,
         kernels.flows(trees.of, trees.parents, found.below, problem.publications),
         found.is_member,
         problem.publications,
@@ -150,7 +156,9 @@ def after_swap(
     )
     brokers[left], brokers[right] = brokers[right], brokers[left]
     if problem.round_trips is not None:
-        return found._replace(waiting=_waiting(problem, brokers, found.is_member))
+        apart = distances(problem, brokers)
+        waiting = kernels.delay_costs(trees.of, apart, found.is_member, problem.publications)
+        return found._replace(apart=apart, waiting=waiting)
     # No other broker is farther away than before.
     for position in (left, right):
         found.waiting[position] = kernels.delay_cost_at(
@@ -176,8 +184,3 @@ def distances(problem: PlacementProblem, brokers: Numbers) -> Amounts:
     if round_trips is None:
         return trees.depths
     return kernels.distances(trees.parents, trees.order, round_trips, brokers)
-
-
-def _waiting(problem: PlacementProblem, brokers: Numbers, is_member: Flags) -> Amounts:
-    apart = distances(problem, brokers)
-    return kernels.delay_costs(problem.trees.of, apart, is_member, problem.publications)

@@ -307,6 +307,7 @@ def delays_after_swaps(
     of: Numbers,
     roots: Numbers,
     parents: Numbers,
+    apart: Amounts,
     passing: Amounts,
     is_member: Flags,
     publications: Amounts,
@@ -314,37 +315,80 @@ def delays_after_swaps(
     brokers: Numbers,
     swapped: int,
 ) -> Amounts:
-    """(positions): change of the delays by a swap; by the flows in `passing` (`flows`).
+    """(positions): change of the delays by a swap, from the `distances` and `flows` before it.
 
     The subscribers change by topic; and all flows of one position go over another broker.
     """
-    found = np.zeros(len(brokers))
-    after = brokers.copy()
-    one = brokers[swapped]
+    hops = np.empty(passing.shape)
     for position in range(len(brokers)):
+        for beside in range(len(brokers)):
+            hops[position, beside] = round_trips[brokers[position], brokers[beside]]
+    found = _delays_of_flows(passing, hops, swapped)
+    after = brokers.copy()
+    is_above = np.zeros(len(brokers), np.bool_)
+    for topic in range(len(of)):
+        weight, wanting, here = publications[topic], is_member[topic], is_member[topic, swapped]
+        if weight == 0.0:
+            continue
+        row = of[topic]
+        root, up, far = roots[row], parents[row], apart[row]
+        has_children = False
+        for position in range(len(brokers)):
+            has_children |= up[position] == swapped
+        at = swapped
+        while at != root:
+            at = up[at]
+            is_above[at] = True
+        for position in range(len(brokers)):
+            if wanting[position] == here or position == swapped:
+                continue
+            if has_children or is_above[position]:
+                after[swapped], after[position] = brokers[position], brokers[swapped]
+                farther = _distance(up, root, round_trips, after, position)
+                farther -= _distance(up, root, round_trips, after, swapped)
+                after[swapped], after[position] = brokers[swapped], brokers[position]
+            else:
+                # Neither is on the other's way: of each way only the last hop changes.
+                farther = far[position] - far[swapped]
+                farther += hops[up[position], swapped] - hops[up[position], position]
+                farther += hops[up[swapped], swapped] - hops[up[swapped], position]
+            found[position] += weight * (farther if here else -farther)
+        at = swapped
+        while at != root:
+            at = up[at]
+            is_above[at] = False
+    return found
+
+
+@kernel
+def _delays_of_flows(passing: Amounts, hops: Amounts, swapped: int) -> Amounts:
+    """(positions): change of the delays by a swap, if the same subscribers stay at each position.
+
+    `hops` has the distance from each position to each other.
+    """
+    found = np.zeros(len(passing))
+    for position in range(len(found)):
         if position == swapped:
             continue
-        other = brokers[position]
         change = 0.0
-        for beside in range(len(brokers)):
+        for beside in range(len(found)):
             if beside not in (swapped, position):
-                third = brokers[beside]
-                nearer = round_trips[other, third] - round_trips[one, third]
+                nearer = hops[position, beside] - hops[swapped, beside]
                 change += (passing[swapped, beside] - passing[position, beside]) * nearer
-                nearer = round_trips[third, other] - round_trips[third, one]
-                change += (passing[beside, swapped] - passing[beside, position]) * nearer
-        turned = round_trips[other, one] - round_trips[one, other]
+        turned = hops[position, swapped] - hops[swapped, position]
         change += (passing[swapped, position] - passing[position, swapped]) * turned
-        after[swapped], after[position] = other, one
-        for topic in range(len(of)):
-            here = is_member[topic, swapped]
-            if is_member[topic, position] != here and publications[topic]:
-                row = of[topic]
-                farther = _distance(parents[row], roots[row], round_trips, after, position)
-                farther -= _distance(parents[row], roots[row], round_trips, after, swapped)
-                change += publications[topic] * (farther if here else -farther)
-        after[swapped], after[position] = one, other
         found[position] = change
+    for beside in range(len(found)):
+        if beside == swapped:
+            continue
+        own = found[beside]
+        # Arrays are read in the order of memory.
+        passing_here, hops_here = passing[beside], hops[beside]
+        for position in range(len(found)):
+            nearer = hops_here[position] - hops_here[swapped]
+            found[position] += (passing_here[swapped] - passing_here[position]) * nearer
+        found[beside] = own
+    found[swapped] = 0.0
     return found
 
 
