@@ -20,9 +20,10 @@ change nothing: they reach its brokers by the same neighbour, whichever way the 
 - Held input is not handled, so its sender still tracks it. Other events that would change tables
   (links, timers) are deferred, too, and are handled first.
 - A broker that has not agreed may abort alone: there can be no decision yet. A broker that has
-  agreed asks the other way round the cycle when a link of it is lost. One fault leaves the others
-  connected, so they end alike; after several faults "done" overrides "aborted" when brokers meet,
-  and tables are synchronised over the links that come and go then.
+  agreed asks the other way round the cycle when a link of it is lost, and waits up to 5 s where the
+  part is cut off at both ends. One fault leaves the others connected, so they end alike, and so
+  does a broker that is killed and back in time; after several faults "done" overrides "aborted"
+  when brokers meet, and tables are synchronised over the links that come and go then.
 - Both ends of a link keep whether it belongs to the tree, with the time: they greet when it comes
   up, and the later entry is valid. So a broker that was disconnected, or has restarted, does not
   bring back a link that was removed meanwhile.
@@ -66,6 +67,6 @@ Decisions
   leave; but every step synchronises tables, there are as many steps as links lie between, and a
   fault in the middle leaves an unintended tree. The link reconfiguration has one version of each
   table, one moment at which it turns, and one broker that decides. Its price is a pause of about
-  three passes round the cycle, at its few brokers, and that a broker which has agreed waits while
-  the deciding one is disconnected, until that one is back or dead.
+  three passes round the cycle, at its few brokers, and that brokers which have agreed wait up to
+  5 s while the deciding one is cut off.
 """

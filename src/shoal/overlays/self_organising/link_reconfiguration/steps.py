@@ -14,7 +14,7 @@
 | Doubt | | | aborts | forwards it; the first aborts |
 | Forgotten | | | | asks the other way round |
 | a link is lost | | aborts | aborts | asks the other way round; the first aborts |
-| timeout | | aborts | aborts | the first aborts |
+| timeout | | aborts | aborts | aborts |
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ from shoal.overlays.self_organising.link_reconfiguration.states import (
 )
 from shoal.overlays.tree.turning import TableTurn, first_turn, next_turn
 
-# Timeout of the new link's connection, and of the time between Halt and agreement.
+# Timeout of the new link's connection, of the time between Halt and agreement, and of the wait for a
+# lost neighbour after it.
 OPEN_US = 2_000_000
 TIMEOUT_US = 10_000_000
+DOUBT_US = 5_000_000
 TIMER: TimerKey = ("link reconfiguration",)
 
 
@@ -229,21 +231,24 @@ class ReconfigurationSteps:
         """Aborts."""
         self._abort_exchange(f"it takes {self._broker} too long", now_us, out)
 
-    def _abort_first(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
-        """The first aborts."""
+    def _presume(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
+        """Aborts."""
         assert self._ring is not None
-        assert self._ring.is_first
-        self._abort(None, None, now_us, out)
+        if self._ring.is_first:
+            self._abort(None, None, now_us, out)
+        else:
+            self._announce_decision(False, now_us, out, "the cycle is broken")
 
     def _ask_around(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
         """Asks the other way round; the first aborts."""
         ring = self._ring
         assert ring is not None
         breaks = self._breaks
-        heard = [each for each in ring.neighbours if breaks.outcome(ring, each) is None]
+        heard = [each for each in ring.neighbours if not breaks.is_away(ring, each)]
         out.append(Hold(tuple(heard)))
         if breaks.is_asked(ring, neighbour):
-            out.append(Send(neighbour, Doubt(self._key)))
+            breaks.waits = False
+            out += [CancelTimer(TIMER), Send(neighbour, Doubt(self._key))]
             return
         self._ask_for_decision(
             ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out
@@ -267,6 +272,10 @@ class ReconfigurationSteps:
             self._abort_exchange(reason, now_us, out)
         elif (is_done := self._breaks.outcome(ring, whom)) is not None:
             self._announce_decision(is_done, now_us, out, "" if is_done else reason)
+        elif self._breaks.is_away(ring, whom):
+            if not self._breaks.waits:
+                self._breaks.waits = True
+                out.append(SetTimer(TIMER, now_us + DOUBT_US))
         elif not self._breaks.is_asked(ring, whom):
             out.append(Send(whom, Doubt(self._key)))
 
@@ -373,7 +382,7 @@ LIFE = LifeCycle(
             IGNORED,
             does(ReconfigurationSteps._abort),
             does(ReconfigurationSteps._abort),
-            does(ReconfigurationSteps._abort_first),
+            does(ReconfigurationSteps._presume),
         ),
     },
 )
