@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from typing import Any
 
 import pytest
 
@@ -112,18 +112,21 @@ class WithDisks(LinkExchanges):
 
     has_disks = True
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        # Of each life.
+        self._ready: dict[int, bool] = {}
+        super().__init__(*arguments, **options)
+
     def arrives(self, state: State, way: int, input: int) -> bool:
         source, target = list(self.ways)[way]
-        if source in self.clients and state.lives[self.index[target]] != DEAD:
-            return self._is_ready(state.lives[self.index[target]]) and super().arrives(
-                state, way, input
-            )
+        if source in self.clients and not self._is_ready(state.lives[self.index[target]]):
+            return False
         return super().arrives(state, way, input)
 
-    @cache  # noqa: B019: a life's machine is always the same
     def _is_ready(self, life: int) -> bool:
-        is_ready: bool = self.lives.machine(life).broker.strategy.is_ready
-        return is_ready
+        if life != DEAD and life not in self._ready:
+            self._ready[life] = self.lives.machine(life).broker.strategy.is_ready
+        return self._ready.get(life, True)
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         is_end = True

@@ -43,8 +43,8 @@ from shoal.overlays.self_organising.link_reconfiguration.states import (
 )
 from shoal.overlays.tree.turning import TableTurn, first_turn, next_turn
 
-# Timeout of the new link's connection, of the time between Halt and agreement, and of the wait for a
-# lost neighbour after it.
+# Timeout of the new link's connection, of the time between Halt and agreement, and after that of the
+# wait for a lost neighbour.
 OPEN_US = 2_000_000
 TIMEOUT_US = 10_000_000
 DOUBT_US = 5_000_000
