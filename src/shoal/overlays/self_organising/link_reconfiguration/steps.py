@@ -43,7 +43,7 @@ from shoal.overlays.self_organising.link_reconfiguration.states import (
 )
 from shoal.overlays.tree.turning import TableTurn, first_turn, next_turn
 
-# Timeout of the new link's connection, of the time between Halt and agreement, and after that of the
+# Timeout of the new link's connection, of the time between Halt and agreement, and after that of a
 # wait for a lost neighbour.
 OPEN_US = 2_000_000
 TIMEOUT_US = 10_000_000
