@@ -22,11 +22,14 @@ LATER_S = 3.0
 
 
 def kill(network: Network) -> None:
-    """B3 is killed: its neighbour B4 does not leave; B3 starts again."""
+    """B3 is killed: a neighbour of it does not leave; B3 starts again."""
     with network.outage("B3"):
         time.sleep(NOTICED_S)
         network.command("status", code=1, says="B3 does not answer")
-        network.command("leave", "B4", code=2, says="B4 cannot leave: B3 is not connected")
+        # B4, unless links have been exchanged.
+        lacking = network.missing().items()
+        beside = max(name for name, lacks in lacking if "B3" in lacks and name.startswith("B"))
+        network.command("leave", beside, code=2, says=f"{beside} cannot leave: B3 is not connected")
 
 
 def stop(network: Network) -> None:
