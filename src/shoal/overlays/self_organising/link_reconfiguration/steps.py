@@ -244,7 +244,11 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         breaks = self._breaks
-        heard = [each for each in ring.neighbours if not breaks.is_away(ring, each)]
+        heard = (
+            each
+            for each in ring.neighbours
+            if each not in breaks.gone or breaks.is_asked(ring, each)
+        )
         out.append(Hold(tuple(heard)))
         if breaks.is_asked(ring, neighbour):
             breaks.waits = False
