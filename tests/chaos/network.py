@@ -207,7 +207,8 @@ class Brokers:
     async def join(self, broker: str, over: str) -> None:
         """Start a broker that joins through another; if it is leaving, behind its leave.
 
-        A member whose order to leave was not given stays one.
+        A member whose order to leave was not given stays one. If the other is about to leave, or
+        has left, the broker joins through one that stays.
         """
         if broker in self.staying:
             return
@@ -217,6 +218,8 @@ class Brokers:
         ):
             await asyncio.sleep(POLL_S)
         self._returning.discard(broker)
+        if over not in self.staying:
+            over = min(self.staying, default=over)
         self._joins[broker] = f"--join={over}={self.network.broker(over).peers}"
         self._members.add(broker)
         await self.start(broker)
