@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs papers notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs papers notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-bluedove-readings bench-rearranging bench-moving-clients bench-moves bench-loaded-brokers bench-paced-links bench-whereabouts bench-large-networks bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -198,6 +198,9 @@ bench-moving-clients: install ## publishers that move, subscribers that move, an
 
 bench-moves: install ## delays at a steady pace while clients move from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
+
+bench-loaded-brokers: install ## delays while publishers relocate to a broker without room, live; needs root
+	$(BIN)/python benchmarks/bench_loaded_brokers.py
 
 bench-paced-links: install ## messages on links that paced subscriptions spare
 	$(BIN)/python benchmarks/bench_paced_links.py
