@@ -1,7 +1,7 @@
 """Kept findings as tables in Markdown: counts, the claims that `PAPERS.md` shows, all claims.
 
-A cell is a verdict with the measurement behind it. Columns are scales and, on a paper's own page,
-also data sets or readings, which are judged one by one.
+A cell is a verdict with the measurement behind it, and columns are scales. On a paper's own page a
+claim has a row for each data set or reading, which are judged one by one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ def shown_claims(study: str, scales: Scales) -> list[str]:
 
 def all_claims(study: str, scales: Scales) -> list[str]:
     """The page with every claim of a paper, and every aim of ours, section by section."""
-    columns = list(_columns(scales))
     lines = [f"# {PAPERS[study].title}: every claim", "", VERDICTS_TEXT, ""]
     for scale, one in scales.items():
         lines += [
@@ -96,23 +95,26 @@ def all_claims(study: str, scales: Scales) -> list[str]:
             "",
         ]
     everything = [each for one in scales.values() for each in one.claims]
+    by = ("by",) if len(datasets(everything)) > 1 else ()
+    heads = ("claim", "paper", "met within", *by, *(f"scale {each}" for each in scales))
+    columns = list(_columns(scales))
     for section, claims in sections(everything).items():
-        lines += [f"## {section}", ""]
-        rows = [
-            (
-                f"{one[0].claim}{OWN * one[0].is_own}",
-                one[0].paper,
-                one[0].band,
-                *_cells(one[0].id, columns),
-                reason(one),
-            )
-            for one in claims
-        ]
-        heads = (_head(each, columns) for each in columns)
-        lines += table_rows(
-            ("claim", "paper", "met within", *heads, "reading, likely reason"), rows
-        )
+        rows = [row for one in claims for row in _claim_rows(one, columns, has_names=bool(by))]
+        lines += [f"## {section}", "", *table_rows((*heads, "reading, likely reason"), rows)]
     return lines
+
+
+def _claim_rows(
+    judged: Sequence[StudyFinding], columns: Sequence[_Column], *, has_names: bool
+) -> Iterator[tuple[str, ...]]:
+    """A claim's rows, one for each data set; the first says what the claim is."""
+    one = judged[0]
+    said = (f"{one.claim}{OWN * one.is_own}", one.paper, one.band)
+    why = reason(judged)
+    for name in datasets(judged):
+        cells = _cells(one.id, [each for each in columns if each.dataset == name])
+        yield *said, *((name,) if has_names else ()), *cells, why
+        said, why = ("", "", ""), ""
 
 
 def contents(studies: Mapping[str, Scales]) -> list[str]:
@@ -132,15 +134,11 @@ def _of_paper(study: KeptStudy) -> list[StudyFinding]:
 
 
 def _columns(scales: Scales) -> Iterator[_Column]:
-    for scale, one in scales.items():
-        for name in datasets(one.claims):
+    """A column for each data set and scale, also where a scale does not have the data set."""
+    for name in datasets([each for one in scales.values() for each in one.claims]):
+        for scale, one in scales.items():
             claims = {each.id: each for each in one.claims if each.dataset == name}
             yield _Column(scale, name, claims)
-
-
-def _head(column: _Column, columns: Sequence[_Column]) -> str:
-    is_alone = len({each.dataset for each in columns}) == 1
-    return f"scale {column.scale}" if is_alone else f"{column.dataset}, scale {column.scale}"
 
 
 def _cells(id: str, columns: Sequence[_Column]) -> Iterator[str]:
