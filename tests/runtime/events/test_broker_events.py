@@ -17,7 +17,7 @@ from shoal.broker.happenings import Happening
 from shoal.client import Client
 from shoal.client.terms import Keep
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.events import broker_events
+from shoal.runtime.events import broker_events, rates
 from shoal.runtime.events.ring import BrokerEvent
 from tests.runtime.live import PATIENCE_S, on_loop
 from tests.runtime.one_service import network, running
@@ -83,6 +83,15 @@ async def test_figures_have_rates_of_the_last_second() -> None:
                 seen = {**figures, **dict(*figures["links"][:1])}
                 missing -= {key for key in missing if seen.get(key, 0) > 0}
         assert figures["memory_bytes"] > 10**6
+
+
+@on_loop
+async def test_the_share_of_a_processor_is_that_of_a_containers_limit() -> None:
+    """A broker that may use a millionth of a processor uses many times that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "allowed_processors", lambda: 1e-6)
+        async with running(network(1), "B1") as (here,):
+            assert (await first(here.events.stream(), "figures"))["processor"] > 100
 
 
 @on_loop

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.runtime.driving.quotas import allowed_processors
 
 
 class LinkQueues(Protocol):
@@ -40,8 +41,9 @@ class BrokerFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one broker.
 
     `in_per_s` are publications that the broker handles, `published_per_s` those of its own
-    clients, `deliveries_per_s` deliveries to its clients. `processor` is the share of one core.
-    Delays are in milliseconds, of the last minute or two, of messages that entered at this broker.
+    clients, `deliveries_per_s` deliveries to its clients. `processor` is the share of one core, or
+    of what its container allows if that is less. Delays are in milliseconds, of the last minute or
+    two, of messages that entered at this broker.
     """
 
     at_us: int
@@ -91,7 +93,7 @@ class RateMeter:
         """
         now_s, busy_s = time.monotonic(), time.process_time()
         passed_s = max(1e-3, now_s - self._at_s)
-        processor = (busy_s - self._busy_s) / passed_s
+        processor = (busy_s - self._busy_s) / passed_s / min(1.0, allowed_processors())
         self._at_s, self._busy_s = now_s, busy_s
         totals = dict(_totals(figures, queues))
         before, self._before = self._before, totals
