@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -70,3 +72,30 @@ def test_the_paper_scale_reaches_the_largest_network(tmp_path: Path) -> None:
     assert len({run.key for run in made}) == len({run.file for run in made}) == len(made)
     largest: NetworkRun = max(made, key=lambda run: run.cost)
     assert largest.name.startswith("networks/1023/")
+
+
+@pytest.mark.parametrize(("brokers", "together"), [(1_023, 1), (63, 2)])
+def test_two_large_networks_are_not_simulated_together(
+    brokers: int, together: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They would take all memory of a machine."""
+    running, most = [], []
+
+    def simulate(run: networks.NetworkRun) -> None:
+        running.append(run)
+        time.sleep(0.2)
+        most.append(len(running))
+        running.remove(run)
+
+    monkeypatch.setattr(networks, "simulate_network", simulate)
+    monkeypatch.setattr(networks.tempfile, "gettempdir", lambda: str(tmp_path))
+    given = [
+        networks.NetworkRun(system=system, brokers=brokers, seed=1, key="", file="")
+        for system in ("tree", "grape")
+    ]
+    threads = [threading.Thread(target=run.measure) for run in given]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert max(most) == together

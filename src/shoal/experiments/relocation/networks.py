@@ -11,9 +11,13 @@ Processor times are measured on the machine at hand; all else is virtual and rep
 
 from __future__ import annotations
 
+import fcntl
+import os
 import statistics
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -124,7 +128,22 @@ class NetworkRun(RecordedRun[NetworkSummary], frozen=True, kw_only=True):
         return 1 if self.brokers <= BROKERS["wide"] else LAST
 
     def measure(self) -> NetworkSummary:
-        return simulate_network(self)
+        if self.rank != LAST:
+            return simulate_network(self)
+        with _alone():
+            return simulate_network(self)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other large network is simulated on this machine.
+
+    With 1,023 brokers, each of which knows 10,000 advertisements, one takes more than 12 GB.
+    """
+    path = Path(tempfile.gettempdir()) / f"shoal-large-network-{os.getuid()}"
+    with path.open("w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def network_runs(scale: RelocationScale, runs: Path, seed: int) -> list[NetworkRun]:
