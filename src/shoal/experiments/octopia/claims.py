@@ -300,8 +300,8 @@ SUBSCRIBERS = "Subscriber scalability (figure 11)"
 COSTS = "It follows from what a hop and a search cost; the calibration is ours (see the notes)."
 HOST = (
     "A broker sends one copy at a time, and IDR's host makes fewer of each notification: it "
-    "depends on how much of a broker's work copies are. Where each link sends by itself the host "
-    "is not what a burst waits for."
+    "depends on how much of a broker's work copies are. A burst does not wait for its host if each "
+    "link sends by itself."
 )
 BESIDE = (
     "Two thirds of what is delivered was published beside the burst. With us that hardly waits, "

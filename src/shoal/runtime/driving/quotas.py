@@ -27,7 +27,7 @@ def _groups(root: Path) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        for mount in (controllers, "cpu" if controllers else "unified"):
+        for mount in {controllers, "cpu" if controllers else "unified"}:
             top = root / "sys/fs/cgroup" / mount
             yield top
             below = top
