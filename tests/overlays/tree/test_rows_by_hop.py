@@ -248,4 +248,4 @@ def test_publishers_elsewhere_are_not_read(system: str) -> None:
     broker.relink("B2", LinkState.FAILED, 0, [])
     assert ComparedName.times == 0
     broker.relink("B3", LinkState.FAILED, 0, [])
-    assert not broker.tables.published.clients
+    assert not broker.tables.published.keys

@@ -16,7 +16,7 @@ those with the same value are looked up. Every answer is a superset of the truth
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 from typing import Generic, TypeVar
 from zlib import crc32
@@ -24,6 +24,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from shoal.groups import Groups
 from shoal.ledger import remembered
 from shoal.matching.relations.decisions import (
     CACHED_FILTERS,
@@ -104,7 +105,7 @@ class OverlapCandidates(Generic[Entry]):
         self._columns: dict[str, _CandidateColumn] = {}
         # By attribute, how many entries fix it; and by equality, which do.
         self._fixing: Counter[str] = Counter()
-        self._equal: defaultdict[Predicate, dict[Entry, None]] = defaultdict(dict)
+        self._equal: Groups[Predicate, Entry] = Groups()
 
     def add(self, entry: Entry, filter: Filter) -> None:
         """Take in an entry that is not there yet."""
@@ -116,17 +117,14 @@ class OverlapCandidates(Generic[Entry]):
             self._columns[name].add(place, bound)
         for test in filter.equalities:
             self._fixing[test.attribute] += 1
-            self._equal[test][entry] = None
+            self._equal.add(test, entry)
 
     def remove(self, entry: Entry, filter: Filter) -> None:
         """Undo `add`, with the same filter."""
         self._entries[self._places.pop(entry)] = None
         for test in filter.equalities:
             self._fixing[test.attribute] -= 1
-            entries = self._equal[test]
-            del entries[entry]
-            if not entries:
-                del self._equal[test]
+            self._equal.remove(test, entry)
         if len(self._entries) > FEW + 2 * len(self._places):
             self._close_up()
 
@@ -135,7 +133,7 @@ class OverlapCandidates(Generic[Entry]):
         fewest: Collection[Entry] = self._places
         for test in filter.equalities:
             if self._fixing[test.attribute] == len(self._places):
-                entries = self._equal.get(test, {})
+                entries = self._equal.within(test)
                 if len(entries) < len(fewest):
                     fewest = entries
         if len(fewest) <= FEW:

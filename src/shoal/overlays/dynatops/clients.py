@@ -14,6 +14,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.strategy import ProtocolError, unexpected
+from shoal.groups import Groups
 from shoal.matching import MatchIndex
 from shoal.model import (
     Advertisement,
@@ -26,7 +27,6 @@ from shoal.model import (
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.users.placing import Placing
-from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_subscription
 
@@ -45,8 +45,8 @@ class TopicClients:
         self._index = MatchIndex()
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
-        self._promised: Owned[AdvertisementId] = Owned()
-        self._wanted: Owned[SubscriptionId] = Owned()
+        self._promised: Groups[ClientId, AdvertisementId] = Groups()
+        self._wanted: Groups[ClientId, SubscriptionId] = Groups()
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         self._now_us = now_us

@@ -71,7 +71,7 @@ from shoal.overlays.publisher_relocation.paths import (
 )
 from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import AdvertisementEntry
+from shoal.overlays.tree.routing_table import NO_OTHERS, AdvertisementEntry
 
 # Hold of rows for a publisher that may come back: longer than its timeout
 # (`shoal.clients.publisher.MOVE_TIMEOUT_US`) plus the way back and the update along the longest
@@ -364,7 +364,7 @@ class Migrations:
             if is_on_path:
                 propagation.withdraw(row, out)
             else:
-                row.others.clear()
+                row.others = NO_OTHERS
                 propagation.remove_advertisement(advertisement.id, row.last_hop, out)
             row = None
         elif row is not None and not is_on_path and row.last_hop != target_hop:  # an old copy

@@ -219,7 +219,7 @@ class Relocation(AroundTree):
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended, as links do."""
         self.migrations.link(neighbour, state, now_us, out)
-        publishers = self.tables.published.clients
+        publishers = self.tables.published.keys
         self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
 
     @property
@@ -250,7 +250,7 @@ class Relocation(AroundTree):
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tables have turned: the tracer uses the present neighbours."""
-        publishers = self.tables.published.clients
+        publishers = self.tables.published.keys
         if old is not None:
             self.tracer.link(old, False, publishers, now_us, out)
         for neighbour in new:
@@ -276,5 +276,5 @@ class Relocation(AroundTree):
     def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
         """Inform the tracer of the publishers that have left the network."""
         for publisher in sorted(publishers):
-            if publisher not in self.tables.published.clients:
+            if publisher not in self.tables.published.keys:
                 self.tracer.gone(publisher, out)

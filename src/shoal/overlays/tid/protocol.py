@@ -38,6 +38,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.groups import Groups
 from shoal.matching import Work
 from shoal.model import (
     Advertisement,
@@ -49,7 +50,6 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.graph import GraphStrategy
-from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tid.echoes import Echoes
@@ -88,8 +88,8 @@ class Tid(GraphStrategy):
         self.publishers = LocalPublishers(context.broker)
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
-        self._wanted: Owned[SubscriptionId] = Owned()
-        self._promised: Owned[AdvertisementId] = Owned()
+        self._wanted: Groups[ClientId, SubscriptionId] = Groups()
+        self._promised: Groups[ClientId, AdvertisementId] = Groups()
         # Neighbours not connected yet, former ones among them, and the deadline of these.
         self._expected = dict.fromkeys(context.expected)
         self._former: Collection[BrokerId] = ()

@@ -79,7 +79,7 @@ class Contraction:
         tables = propagation.tables
         if any(row.last_hop is None for row in tables.advertisements.values()):
             return "it has publishers"
-        if tables.local.clients:
+        if tables.local.keys:
             return "it has subscribers"
         return "a subscription has two last hops" if propagation.alternate_routes else ""
 

@@ -26,7 +26,12 @@ from shoal.model import (
 )
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.tree.alternate_routes import AlternateRoutes
-from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
+from shoal.overlays.tree.routing_table import (
+    NO_OTHERS,
+    AdvertisementEntry,
+    RoutingTable,
+    SubscriptionEntry,
+)
 from shoal.overlays.tree.subscription_forwarding import SubscriptionForwarding
 
 
@@ -96,13 +101,13 @@ class Propagation:
             same = known.advertisement == advertisement
             if moves <= known.rank and (same or known.last_hop != hop):
                 if is_new_link and same and hop is not None and hop != known.last_hop:
-                    known.others[hop] = moves
+                    known.also_from(hop, moves)
                     self._repeated[known] = None
                 return
             if same:
                 self.turn(known, hop, moves, out)
                 return
-            known.others.clear()
+            known.others = NO_OTHERS
             self.remove_advertisement(advertisement.id, known.last_hop, out)
         row = self.tables.add_advertisement(advertisement, hop, moves)
         self._flood(Advertise(advertisement, moves), (hop,), out)
@@ -124,8 +129,7 @@ class Propagation:
         before = row.last_hop
         self.tables.turn_advertisement(row, hop)
         row.moves, row.adopted, row.turned_us = moves, False, None
-        if hop is not None:
-            row.others.pop(hop, None)
+        row.not_from(hop)
         self._flood(Advertise(row.advertisement, moves), (hop,), out)
         if before == hop:
             return
@@ -159,8 +163,7 @@ class Propagation:
         if row is None:
             return
         if row.last_hop != hop:
-            if hop is not None:
-                row.others.pop(hop, None)
+            row.not_from(hop)
             return
         other = self._other(row)
         if other is not None:
@@ -359,7 +362,7 @@ class Propagation:
         self.tables.forget_forwarded(neighbour)
         self.alternate_routes.drop_all(neighbour)
         for row in list(self._repeated):
-            row.others.pop(neighbour, None)
+            row.not_from(neighbour)
             if not row.others:
                 del self._repeated[row]
 

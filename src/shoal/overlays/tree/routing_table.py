@@ -21,6 +21,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TypeVar
 
+from shoal.groups import Groups
 from shoal.matching import (
     CoveringSet,
     Outcomes,
@@ -40,7 +41,6 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.merging import NOBODY, OwnMerging
-from shoal.overlays.owned import Owned
 from shoal.overlays.tree.link_conflation import LinkPace, link_pace
 
 # Work bound of the overlap tests for one new row, whatever the table's size: some 25 ms, and one
@@ -48,34 +48,55 @@ from shoal.overlays.tree.link_conflation import LinkPace, link_pace
 MOST_WORK = 30_000
 # A row covers at most this many others, as they are all sent at once when it is removed.
 MOST_COVERED = 256
+NO_OTHERS: Mapping[BrokerId, int] = {}
 
 
 class AdvertisedFilter:
     """An advertised filter, its advertisements, and the rows of the PRT that overlap it.
 
-    `rows` has these advertisements, and `hops` their number by last hop; `overlapping` is oldest
-    first.
+    `overlapping` is oldest first.
     """
 
-    __slots__ = ("filter", "hops", "overlapping", "rows")
+    __slots__ = ("_by_hop", "filter", "overlapping")
 
     def __init__(self, filter: Filter) -> None:
         self.filter = filter
-        self.rows: dict[AdvertisementEntry, None] = {}
-        self.hops: dict[BrokerId | None, int] = {}
+        # The only row, or all by last hop.
+        self._by_hop: AdvertisementEntry | Groups[BrokerId | None, AdvertisementEntry] | None = None
         self.overlapping: dict[SubscriptionEntry, None] = {}
+
+    @property
+    def is_advertised(self) -> bool:
+        """Whether an advertisement has this filter."""
+        return self._by_hop is not None
+
+    @property
+    def hops(self) -> Collection[BrokerId | None]:
+        """The last hops of its advertisements."""
+        rows = self._by_hop
+        if isinstance(rows, Groups):
+            return rows.keys
+        return () if rows is None else (rows.last_hop,)
 
     def add(self, row: AdvertisementEntry) -> None:
         """Add an advertisement with this filter."""
-        self.rows[row] = None
-        self.hops[row.last_hop] = self.hops.get(row.last_hop, 0) + 1
+        rows = self._by_hop
+        if rows is None:
+            self._by_hop = row
+            return
+        if not isinstance(rows, Groups):
+            only, rows = rows, Groups()
+            rows.add(only.last_hop, only)
+            self._by_hop = rows
+        rows.add(row.last_hop, row)
 
     def remove(self, row: AdvertisementEntry) -> None:
         """Remove an advertisement with this filter."""
-        del self.rows[row]
-        self.hops[row.last_hop] -= 1
-        if not self.hops[row.last_hop]:
-            del self.hops[row.last_hop]
+        rows = self._by_hop
+        if isinstance(rows, Groups):
+            rows.remove(row.last_hop, row)
+        if rows is row or not self.hops:
+            self._by_hop = None
 
     def is_beyond(self, hop: BrokerId) -> bool:
         """Whether an advertisement with this filter has another last hop than this neighbour."""
@@ -120,13 +141,23 @@ class AdvertisementEntry:
         self.has_turned = False
         self.adopted = False
         self.turned_us: int | None = None
-        self.others: dict[BrokerId, int] = {}
+        self.others = NO_OTHERS
         advertised.add(self)
 
     @property
     def overlapping(self) -> Collection[SubscriptionEntry]:
         """The rows of the PRT that overlap it, oldest first."""
         return self.advertised.overlapping
+
+    def also_from(self, hop: BrokerId, moves: int) -> None:
+        """A neighbour has announced the same."""
+        self.others = {**self.others, hop: moves}
+
+    def not_from(self, hop: BrokerId | None) -> None:
+        """Forget what a neighbour announced beside the last hop, if it did."""
+        if hop in self.others:
+            left = {each: moves for each, moves in self.others.items() if each != hop}
+            self.others = left or NO_OTHERS
 
     @property
     def rank(self) -> int:
@@ -182,11 +213,6 @@ class SubscriptionEntry:
         """The last hops of the advertisements that it overlaps."""
         return {hop for advertised in self.advertised for hop in advertised.hops}
 
-    @property
-    def overlapping(self) -> list[AdvertisementEntry]:
-        """The rows of the SRT that overlap it."""
-        return [row for advertised in self.advertised for row in advertised.rows]
-
 
 class Route:
     """Destinations of a publication: neighbours, and local clients with their subscriptions.
@@ -231,12 +257,12 @@ class RoutingTable:
         # The number of subscriptions with a pace.
         self.paced = 0
         # The advertisements of each publisher, and the subscriptions of each attached client.
-        self.published: Owned[AdvertisementId] = Owned()
-        self.local: Owned[SubscriptionId] = Owned()
+        self.published: Groups[ClientId, AdvertisementId] = Groups()
+        self.local: Groups[ClientId, SubscriptionId] = Groups()
         # By neighbour: rows that came from it, and rows that were forwarded to it.
-        self._advertised_from: Owned[AdvertisementId] = Owned()
-        self._subscribed_from: Owned[SubscriptionId] = Owned()
-        self._forwarded: Owned[SubscriptionId] = Owned()
+        self._advertised_from: Groups[BrokerId, AdvertisementId] = Groups()
+        self._subscribed_from: Groups[BrokerId, SubscriptionId] = Groups()
+        self._forwarded: Groups[BrokerId, SubscriptionId] = Groups()
         self._numbers = count()
         self.routes: Outcomes[Route] = outcomes(_route, _size)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
@@ -312,7 +338,7 @@ class RoutingTable:
             self._advertised_from.remove(row.last_hop, id)
         advertised = row.advertised
         advertised.remove(row)
-        if advertised.rows:
+        if advertised.is_advertised:
             return
         del self._advertised[advertised.filter]
         self._candidates.remove(advertised, advertised.filter)

@@ -38,14 +38,14 @@ def routing_bytes(tables: RoutingTable) -> int:
     """
     held = 0
     for row in tables.advertisements.values():
-        held += len(row.advertisement.id) + len(row.last_hop or "")
-        held += _text_bytes(row.advertisement.filter)
-        held += sum(len(entry.id) for entry in row.overlapping)
+        id = row.advertisement.id
+        held += len(id) + len(row.last_hop or "") + _text_bytes(row.advertisement.filter)
+        # Both ends name each other.
+        held += sum(len(entry.id) + len(id) for entry in row.overlapping)
     for entry in tables.subscriptions.values():
         held += len(entry.id) + len(entry.client) + len(entry.last_hop or "")
         held += _text_bytes(entry.subscription.filter)
         held += sum(map(len, entry.forwarded_to))
-        held += sum(len(row.advertisement.id) for row in entry.overlapping)
     return held
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from shoal.broker.effects import Deliver, Effect, Key, Notify, Settled, Unsettled
 from shoal.broker.strategy import ProtocolError
+from shoal.groups import Groups
 from shoal.matching.segments import Range
 from shoal.matching.semantics import matches
 from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
@@ -36,7 +37,6 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import BlueDoveNode
 from shoal.overlays.bluedove.parameters import DeliveryOrder
-from shoal.overlays.owned import Owned
 
 # Deduplication window, in later publications: one that is sent to another matcher after a timeout
 # is behind by the traffic of a few timeouts.
@@ -66,7 +66,7 @@ class SubscriberEdge:
     def __init__(self, node: BlueDoveNode) -> None:
         self._node = node
         self._placements: dict[SubscriptionId, _RowPlacement] = {}
-        self._owned: Owned[SubscriptionId] = Owned()
+        self._owned: Groups[ClientId, SubscriptionId] = Groups()
         self._unstored: dict[SubscriptionId, None] = {}
         self._version = 0
         self._delivered: OrderedDict[MessageId, None] = OrderedDict()

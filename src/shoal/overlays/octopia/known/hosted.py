@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from shoal.groups import Groups
 from shoal.matching import Outcomes
 from shoal.model import Advertisement, AdvertisementId, Attributes, BrokerId, ClientId, Filter
 from shoal.overlays.octopia.parameters import MOST_FILTERS
-from shoal.overlays.owned import Owned
 from shoal.overlays.requests import check_filter
 
 # A broker's announcement of a row that its cluster wants: filters, or None: everything.
@@ -48,7 +48,7 @@ class Hosted:
 
     def __init__(self, others: Iterable[int]) -> None:
         self.rows: dict[AdvertisementId, HostedRow] = {}
-        self._owned: Owned[AdvertisementId] = Owned()
+        self._owned: Groups[ClientId, AdvertisementId] = Groups()
         self._promising: Outcomes[Mapping[ClientId, tuple[HostedRow, ...]]] = Outcomes(
             _by_client, lambda found: sum(map(len, found.values()))
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from shoal.groups import Groups
 from shoal.matching import Outcomes, Work, overlaps, prepare
 from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import (
@@ -26,7 +27,6 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.owned import Owned
 
 # Announced filters of a row for which the host's bit is off.
 NOTHING: dict[Filter, None] = {}
@@ -108,7 +108,7 @@ class Tables:
         self.homes: dict[int, RegionTable] = {}
         self.subscriptions = subscriptions
         # Subscriptions of this broker's clients.
-        self.owned: Owned[SubscriptionId] = Owned()
+        self.owned: Groups[ClientId, SubscriptionId] = Groups()
         self.matches: Outcomes[TableMatch] = Outcomes(self._match, _size)
         self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
         self._entries: OverlapCandidates[ClusterEntry] = OverlapCandidates()
