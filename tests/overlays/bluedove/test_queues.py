@@ -10,6 +10,7 @@ from shoal.broker.messages import RoutedPublication
 from shoal.matching.segments import Dimension
 from shoal.model import MessageId
 from shoal.overlays.bluedove.cluster.members import Segment
+from shoal.overlays.bluedove.cluster.planner import Ranges, ranges_of
 from shoal.overlays.bluedove.messages import MatcherRow
 from shoal.overlays.bluedove.serving.queues import (
     DimensionQueue,
@@ -30,14 +31,20 @@ def row(name: str, text: str, version: int = 1) -> MatcherRow:
     return MatcherRow(subscription(name, text), "D1", version)
 
 
+def placed(name: str, text: str, version: int = 1) -> tuple[MatcherRow, Ranges]:
+    """A row with its ranges on the only dimension."""
+    made = row(name, text, version)
+    return made, ranges_of([Dimension(attribute="x")], made.subscription.filter)
+
+
 def found(rows: SubscriptionSet, x: float) -> list[str]:
     return [row.subscription.id for row in rows.match({"x": x})]
 
 
 def test_the_latest_version_stays() -> None:
-    rows = SubscriptionSet(Dimension(attribute="x"))
-    rows.add(row("s", "x > 5", 3))
-    rows.add(row("s", "x < 5", 2))
+    rows = SubscriptionSet()
+    rows.add(*placed("s", "x > 5", 3))
+    rows.add(*placed("s", "x < 5", 2))
     assert (found(rows, 9), found(rows, 1)) == (["s"], [])
     rows.remove("s", 2)
     assert len(rows) == 1
@@ -47,22 +54,22 @@ def test_the_latest_version_stays() -> None:
 
 
 def test_replicas_are_not_searched_and_are_replaced_by_originals() -> None:
-    rows = SubscriptionSet(Dimension(attribute="x"))
-    rows.add_replica(row("s", "x > 5"))
+    rows = SubscriptionSet()
+    rows.add_replica(*placed("s", "x > 5"))
     assert (found(rows, 9), len(rows), list(rows.replicas)) == ([], 0, ["s"])
-    rows.add(row("s", "x > 5"))
+    rows.add(*placed("s", "x > 5"))
     assert (found(rows, 9), rows.replicas) == (["s"], {})
-    rows.add_replica(row("s", "x > 5"))
+    rows.add_replica(*placed("s", "x > 5"))
     assert rows.replicas == {}
-    rows.add_replica(row("t", "x > 5", 4))
+    rows.add_replica(*placed("t", "x > 5", 4))
     rows.remove("t", 4)
     assert rows.replicas == {}
 
 
 def test_only_subscriptions_that_meet_the_segments_are_kept() -> None:
-    rows = SubscriptionSet(Dimension(attribute="x"))
+    rows = SubscriptionSet()
     for name, text in (("low", "x < 5"), ("middle", "x BETWEEN 5 AND 6"), ("high", "x > 8")):
-        rows.add(row(name, text))
+        rows.add(*placed(name, text))
     low, high = Segment(0.0, 5.0), Segment(8.0, 9.0)
     assert [row.subscription.id for row in rows.meeting(high)] == ["high"]
     rows.keep(low, high)

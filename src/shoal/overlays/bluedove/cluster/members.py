@@ -50,7 +50,12 @@ class Segment(NamedTuple):
         return self.low <= place < self.high
 
     def meets(self, ranges: Iterable[Range]) -> bool:
-        return bool(self) and any(low < self.high and self.low <= high for low, high in ranges)
+        own_low, own_high = self
+        if own_low < own_high:
+            for low, high in ranges:
+                if low < own_high and own_low <= high:
+                    return True
+        return False
 
 
 WHOLE = Segment(LOWEST, math.inf)

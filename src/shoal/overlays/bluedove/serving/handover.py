@@ -185,7 +185,7 @@ class Handover:
         dimension = self._matcher.dimension(message.dimension)
         incoming = self._incoming.get(dimension)
         if isinstance(incoming, SegmentRebuild) and message.number == incoming.number:
-            self._add(dimension, message.rows)
+            self._matcher.take_in(dimension, message.rows)
             if message.is_last:
                 incoming.awaited.pop(sender, None)
                 self._continue(dimension, incoming, now_us, out)
@@ -193,16 +193,12 @@ class Handover:
             isinstance(incoming, SegmentImport) and incoming.source == sender and not message.number
         ):
             self._matcher.incoming[dimension] = message.segment
-            self._add(dimension, message.rows)
+            self._matcher.take_in(dimension, message.rows)
             if message.is_last:
                 self._node.send(sender, TakerReady(dimension), now_us, out)
         elif self._node.parameters.replicated and not message.number:
-            self._add(dimension, message.rows)
+            self._matcher.take_in(dimension, message.rows)
         # Else it was given up meanwhile.
-
-    def _add(self, dimension: int, rows: Iterable[MatcherRow]) -> None:
-        for row in rows:
-            self._matcher.sets[dimension].add(row)
 
     def yours(self, source: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
         """Serve the segment from now on: its source has ended its service."""
@@ -288,8 +284,8 @@ class Handover:
             return
         if not rebuilding.asks_matchers:
             rebuilding.asks_matchers = True
-            for row in self._matcher.known_rows(dimension, rebuilding.hole):
-                self._matcher.sets[dimension].add(row)
+            for row, ranges in self._matcher.known_rows(dimension, rebuilding.hole):
+                self._matcher.sets[dimension].add(row, ranges)
             serving = (member.broker for member in self._node.table.serving())
             for name in serving:
                 if name != self._node.broker:
@@ -306,8 +302,8 @@ class Handover:
         if any(isinstance(incoming, SegmentImport) for incoming in self._incoming.values()):
             self._deferred.append((sender, message))
             return
-        rows = self._matcher.known_rows(message.dimension, message.segment)
         dimension, segment = message.dimension, message.segment
+        rows = [row for row, _ in self._matcher.known_rows(dimension, segment)]
         self._send_rows(sender, dimension, segment, rows, now_us, out, message.number)
 
     def _answer_deferred(self, now_us: int, out: list[Effect]) -> None:

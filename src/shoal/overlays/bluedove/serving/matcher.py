@@ -24,6 +24,7 @@ from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load, has_changed
 from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
+from shoal.overlays.bluedove.cluster.planner import Ranges, ranges_of
 from shoal.overlays.bluedove.messages import (
     FoundMatches,
     LoadReport,
@@ -90,7 +91,9 @@ class Matcher:
         self.segments: list[Segment] = [NOTHING for _ in node.dimensions]
         # The segments that the sets are being filled for, beside the served ones.
         self.incoming: list[Segment] = [NOTHING for _ in node.dimensions]
-        self.sets = [SubscriptionSet(dimension, make_index()) for dimension in node.dimensions]
+        self.sets = [
+            SubscriptionSet(number, make_index()) for number in range(len(node.dimensions))
+        ]
         self.queues = [
             DimensionQueue(parameters.rate_window_us, parameters.cores) for _ in node.dimensions
         ]
@@ -118,10 +121,11 @@ class Matcher:
 
     def store(self, message: Store, now_us: int, out: list[Effect]) -> None:
         row = message.row
+        ranges = ranges_of(self._node.dimensions, row.subscription.filter)
         for dimension in message.dimensions:
-            self.sets[self.dimension(dimension)].add(row)
+            self.sets[self.dimension(dimension)].add(row, ranges)
         for dimension in message.replicas:
-            self.sets[self.dimension(dimension)].add_replica(row)
+            self.sets[self.dimension(dimension)].add_replica(row, ranges)
         served = {dimension: self.segments[dimension] for dimension in message.dimensions}
         answer = Stored(row.subscription.id, row.version, served)
         self._node.send(row.home, answer, now_us, out)
@@ -130,16 +134,23 @@ class Matcher:
         for rows in self.sets:
             rows.remove(message.subscription_id, message.version)
 
-    def known_rows(self, dimension: int, segment: Segment) -> list[MatcherRow]:
+    def known_rows(self, dimension: int, segment: Segment) -> list[tuple[MatcherRow, Ranges]]:
         """All rows of any set, and replicas, that meet a segment of this dimension."""
-        ranges = self._node.dimensions[dimension].ranges
-        newest: dict[SubscriptionId, MatcherRow] = {}
+        newest: dict[SubscriptionId, tuple[MatcherRow, Ranges]] = {}
         for rows in self.sets:
-            for row in (*rows.rows.values(), *rows.replicas.values()):
-                known = newest.get(row.subscription.id)
-                if known is None or known.version < row.version:
-                    newest[row.subscription.id] = row
-        return [row for row in newest.values() if segment.meets(ranges(row.subscription.filter))]
+            for row, ranges in rows.with_ranges():
+                id = row.subscription.id
+                if id not in newest or newest[id][0].version < row.version:
+                    newest[id] = row, ranges
+        return [known for known in newest.values() if segment.meets(known[1][dimension])]
+
+    def take_in(self, dimension: int, rows: Iterable[MatcherRow]) -> None:
+        """Add subscriptions to the set of a dimension."""
+        found = self.sets[dimension]
+        for row in rows:
+            # Most are known: each matcher that has one sends it.
+            if found.lacks(row):
+                found.add(row, ranges_of(self._node.dimensions, row.subscription.filter))
 
     # --- served segments ----------------------------------------------------------------------
 
@@ -184,8 +195,7 @@ class Matcher:
         self.unready.clear()
         for dimension, rows in enumerate(self.sets):
             self.segments[dimension] = self.incoming[dimension] = NOTHING
-            rows.keep()
-            rows.replicas.clear()
+            rows.clear()
             self._before_shrinking[dimension] = 0
             waiting += self.queues[dimension].clear()
         for job in self._jobs.values():

@@ -15,16 +15,17 @@ Source: Li et al., BlueDove, sections III-A and III-B.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
 from shoal.matching.filed.search_costs import SHORT, longest_text
-from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load
 from shoal.overlays.bluedove.cluster.members import Segment
+from shoal.overlays.bluedove.cluster.planner import Ranges
 from shoal.overlays.bluedove.messages import MatcherRow
 
 # A time slice of matching. A test of one filter takes a microsecond or less, besides texts, of
@@ -51,14 +52,18 @@ class Index(Protocol):
 
 
 class SubscriptionSet:
-    """The subscriptions whose range meets a matcher's segment of one dimension."""
+    """The subscriptions whose range meets a matcher's segment of one dimension, given by number.
 
-    def __init__(self, dimension: Dimension, index: Index | None = None) -> None:
+    They have their ranges of all dimensions, for when a segment of another one moves.
+    """
+
+    def __init__(self, dimension: int = 0, index: Index | None = None) -> None:
         self._dimension = dimension
         self.rows: dict[SubscriptionId, MatcherRow] = {}
         # Kept for others, not searched.
         self.replicas: dict[SubscriptionId, MatcherRow] = {}
-        self._ranges: dict[SubscriptionId, tuple[Range, ...]] = {}
+        # Of both.
+        self._ranges: dict[SubscriptionId, Ranges] = {}
         self._index: Index = MatchIndex() if index is None else index
 
     def __len__(self) -> int:
@@ -69,21 +74,27 @@ class SubscriptionSet:
         """The index of the searched subscriptions."""
         return self._index
 
-    def add(self, row: MatcherRow) -> None:
+    def lacks(self, row: MatcherRow) -> bool:
+        """Whether neither this version nor a later one is searched."""
+        known = self.rows.get(row.subscription.id)
+        return known is None or known.version < row.version
+
+    def add(self, row: MatcherRow, ranges: Ranges) -> None:
         """Store, unless the same version or a later one is there."""
-        id = row.subscription.id
-        known = self.rows.get(id)
-        if known is not None and known.version >= row.version:
+        if not self.lacks(row):
             return
+        id = row.subscription.id
         self.replicas.pop(id, None)
         self.rows[id] = row
-        self._ranges[id] = self._dimension.ranges(row.subscription.filter)
+        self._ranges[id] = ranges
         self._index.add(id, row.subscription.filter)
 
-    def add_replica(self, row: MatcherRow) -> None:
+    def add_replica(self, row: MatcherRow, ranges: Ranges) -> None:
         """Keep aside, unless it is searched here anyway."""
-        if row.subscription.id not in self.rows:
-            self.replicas[row.subscription.id] = row
+        id = row.subscription.id
+        if id not in self.rows:
+            self.replicas[id] = row
+            self._ranges[id] = ranges
 
     def remove(self, id: SubscriptionId, version: int) -> None:
         """Forget a subscription, unless it is of a later version."""
@@ -91,7 +102,7 @@ class SubscriptionSet:
         if row is not None and row.version <= version:
             self._drop_row(id)
         if replica is not None and replica.version <= version:
-            del self.replicas[id]
+            del self.replicas[id], self._ranges[id]
 
     def match(self, attributes: Attributes) -> list[MatcherRow]:
         rows = self.rows
@@ -118,13 +129,26 @@ class SubscriptionSet:
 
     def meeting(self, segment: Segment) -> list[MatcherRow]:
         """Those searched here that meet a segment of this dimension."""
-        return [row for id, row in self.rows.items() if segment.meets(self._ranges[id])]
+        ranges = self._ranges
+        return [row for id, row in self.rows.items() if segment.meets(ranges[id][self._dimension])]
+
+    def with_ranges(self) -> Iterator[tuple[MatcherRow, Ranges]]:
+        """All rows, and replicas."""
+        for id, row in chain(self.rows.items(), self.replicas.items()):
+            yield row, self._ranges[id]
 
     def keep(self, *segments: Segment) -> None:
         """Remove subscriptions outside the segments."""
-        for id, ranges in list(self._ranges.items()):
+        for id in list(self.rows):
+            ranges = self._ranges[id][self._dimension]
             if not any(segment.meets(ranges) for segment in segments):
                 self._drop_row(id)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.keep()
+        self.replicas.clear()
+        self._ranges.clear()
 
     def _drop_row(self, id: SubscriptionId) -> None:
         del self.rows[id], self._ranges[id]
