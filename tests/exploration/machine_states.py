@@ -20,7 +20,7 @@ import numpy as np
 from shoal.matching import MatchIndex
 from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import Filter
-from shoal.overlays.tree.routing_table import AdvertisementEntry, SubscriptionEntry
+from shoal.overlays.tree.routing_rows import AdvertisementEntry, SubscriptionEntry
 
 
 class Participant(Protocol):

@@ -25,8 +25,8 @@ from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routes import Route
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import Route
 from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 

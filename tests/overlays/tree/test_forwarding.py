@@ -11,7 +11,8 @@ from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
 from shoal.overlays.tree.forwarding import TreeForwarding
-from shoal.overlays.tree.routing_table import Route, RoutingTable
+from shoal.overlays.tree.routes import Route
+from shoal.overlays.tree.routing_table import RoutingTable
 from tests.broker.transcript import publication, subscription
 
 HOPS = 3

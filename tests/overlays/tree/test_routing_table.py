@@ -6,11 +6,8 @@ from random import Random
 
 from shoal.matching import matches, overlaps
 from shoal.model import Value
-from shoal.overlays.tree.routing_table import (
-    AdvertisementEntry,
-    RoutingTable,
-    SubscriptionEntry,
-)
+from shoal.overlays.tree.routing_rows import AdvertisementEntry, SubscriptionEntry
+from shoal.overlays.tree.routing_table import RoutingTable
 from tests.broker.transcript import advertisement, subscription
 from tests.calls import Calls
 from tests.overlays.hard_pairs import MANY, hostile_one, hostile_patterns

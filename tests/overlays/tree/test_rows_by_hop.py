@@ -17,11 +17,8 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import (
-    AdvertisementEntry,
-    RoutingTable,
-    SubscriptionEntry,
-)
+from shoal.overlays.tree.routing_rows import AdvertisementEntry, SubscriptionEntry
+from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import first_turn
 from tests.broker.transcript import advertisement, subscription
 from tests.examples import at_length

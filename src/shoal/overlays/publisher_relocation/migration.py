@@ -71,7 +71,7 @@ from shoal.overlays.publisher_relocation.paths import (
 )
 from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import NO_OTHERS, AdvertisementEntry
+from shoal.overlays.tree.routing_rows import NO_OTHERS, AdvertisementEntry
 
 # Hold of rows for a publisher that may come back: longer than its timeout
 # (`shoal.clients.publisher.MOVE_TIMEOUT_US`) plus the way back and the update along the longest

@@ -14,7 +14,7 @@ from shoal.broker.strategy import ProtocolError
 from shoal.matching import Outcomes
 from shoal.model import BrokerId
 from shoal.overlays.tree.link_conflation import LinkConflation
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 
 # Called with a publication, its route, the neighbour it came from (which may be in the route), the
 # time, and the effects to extend.

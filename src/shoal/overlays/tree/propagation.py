@@ -26,12 +26,8 @@ from shoal.model import (
 )
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.tree.alternate_routes import AlternateRoutes
-from shoal.overlays.tree.routing_table import (
-    NO_OTHERS,
-    AdvertisementEntry,
-    RoutingTable,
-    SubscriptionEntry,
-)
+from shoal.overlays.tree.routing_rows import NO_OTHERS, AdvertisementEntry, SubscriptionEntry
+from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.subscription_forwarding import SubscriptionForwarding
 
 

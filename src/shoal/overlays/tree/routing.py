@@ -67,7 +67,7 @@ from shoal.overlays.tree.forwarding import TreeForwarding
 from shoal.overlays.tree.link_conflation import TIMER as CONFLATION_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing_table import SubscriptionEntry
+from shoal.overlays.tree.routing_rows import SubscriptionEntry
 from shoal.overlays.tree.turning import TableTurn, turn_tables
 
 

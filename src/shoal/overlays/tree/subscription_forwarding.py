@@ -21,7 +21,8 @@ from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.matching import Work
 from shoal.model import BrokerId, SubscriptionId
-from shoal.overlays.tree.routing_table import RoutingTable, SubscriptionEntry
+from shoal.overlays.tree.routing_rows import SubscriptionEntry
+from shoal.overlays.tree.routing_table import RoutingTable
 
 # Work bound of one change, some 20 ms; beyond it subscriptions are forwarded uncovered.
 MOST_WORK = 20_000

@@ -35,11 +35,8 @@ import msgspec
 from shoal.matching import overlaps
 from shoal.model import AdvertisementId, BrokerId, Filter, Subscription, SubscriptionId
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing_table import (
-    AdvertisementEntry,
-    RoutingTable,
-    SubscriptionEntry,
-)
+from shoal.overlays.tree.routing_rows import AdvertisementEntry, SubscriptionEntry
+from shoal.overlays.tree.routing_table import RoutingTable
 
 
 class TableTurn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

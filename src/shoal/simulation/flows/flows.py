@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.tree.forwarding import Note
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 from shoal.simulation.flows import places
 from shoal.simulation.flows.loop import (
     GIVEN_BACK,

@@ -15,7 +15,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.tracing import GrapeTracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)

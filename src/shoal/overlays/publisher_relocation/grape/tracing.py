@@ -28,7 +28,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 
 _COUNT_BYTES = 8
 

@@ -60,7 +60,7 @@ from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, PopTracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 
 _REQUEST_TIMER = "request"
 

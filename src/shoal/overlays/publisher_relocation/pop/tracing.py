@@ -21,7 +21,7 @@ from shoal.overlays.publisher_relocation.capacity import Capacity
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routes import Route
 
 TRACE_TIMER = "trace"
 
