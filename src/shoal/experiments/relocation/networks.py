@@ -138,7 +138,7 @@ class NetworkRun(RecordedRun[NetworkSummary], frozen=True, kw_only=True):
 def _alone() -> Iterator[None]:
     """Wait until no other large network is simulated on this machine.
 
-    With 1,023 brokers, each of which knows 10,000 advertisements, one takes more than 12 GB.
+    With 1,023 brokers, each of which knows 10,000 advertisements, one takes 10 GB.
     """
     path = Path(tempfile.gettempdir()) / f"shoal-large-network-{os.getuid()}"
     with path.open("w", encoding="ascii") as file:
