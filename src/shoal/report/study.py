@@ -49,8 +49,8 @@ class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
     >>> limits = FindingLimits(low=1.0, high=2.0, verdicts=("missed", "met", "beaten"))
     >>> [limits.verdict(value) for value in (0.9, 1.0, 2.0, 2.1)]
     ['missed', 'met', 'met', 'beaten']
-    >>> limits.turns(1.5, 1.9), limits.turns(0.5, 2.5)
-    (False, True)
+    >>> limits.turning(1.5, 1.9), limits.turning(0.5, 2.5)
+    ((), (1.0, 2.0))
     """
 
     low: float | None
@@ -62,11 +62,12 @@ class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
         is_above = self.high is not None and value > self.high
         return self.verdicts[(self.low is None or value >= self.low) + is_above]
 
-    def turns(self, low: float, high: float) -> bool:
-        """Return whether values from `low` to `high` have more than one verdict."""
+    def turning(self, low: float, high: float) -> tuple[float, ...]:
+        """Return the bounds from `low` to `high` if values there have more than one verdict."""
         ends = (each for each in (self.low, self.high) if each is not None)
-        between = [each for each in ends if low <= each <= high]
-        return len({self.verdict(value) for value in (low, high, *between)}) > 1
+        between = tuple(dict.fromkeys(each for each in ends if low <= each <= high))
+        verdicts = {self.verdict(value) for value in (low, high, *between)}
+        return between if len(verdicts) > 1 else ()
 
 
 class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):

@@ -171,7 +171,8 @@ def test_growth_with_the_rate_of_changes_is_judged() -> None:
             found.append(one)
         return verdicts(found, [])["sensitive"]
 
-    assert growing(2, 6) == ("met", "DYNATOPS 2.00 times, TCO 6.00 times")
+    text = "0.33 times TCO's growth: DYNATOPS 2.00 times, TCO 6.00 times"
+    assert growing(2, 6) == ("met", text)
     assert growing(6, 6)[0] == "missed"
 
 

@@ -134,7 +134,7 @@ def test_a_band_without_an_end_is_read_again() -> None:
     assert read == found
     assert read.limits is not None
     assert [read.limits.verdict(value) for value in (2.0, 3.0, 1e300)] == ["missed", "met", "met"]
-    assert not read.limits.turns(4.0, 9.0)
+    assert not read.limits.turning(4.0, 9.0)
 
 
 def test_findings_are_in_the_claims_order() -> None:

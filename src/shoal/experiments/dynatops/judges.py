@@ -254,8 +254,9 @@ def less_sensitive(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         if slow is None or fast is None or not reconfiguring(slow):
             return None
         grown[what] = reconfiguring(fast) / reconfiguring(slow)
+    part = grown["dynatops"] / grown["tco"]
     text = ", ".join(f"{NAMES[what]} {times:.2f} times" for what, times in grown.items())
-    return ClaimOutcome(text, grown["dynatops"] / grown["tco"])
+    return ClaimOutcome(f"{part:.2f} times TCO's growth: {text}", part)
 
 
 def within_the_bound(evidence: DynatopsEvidence) -> ClaimOutcome | None:

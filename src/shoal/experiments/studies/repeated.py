@@ -11,15 +11,16 @@ draws several networks counts on from its seed. Figures and tables show the firs
 >>> values = [0.48, 0.50, 0.44, 0.42, 0.47]
 >>> found = over_seeds([msgspec.structs.replace(claim, value=value) for value in values])
 >>> found.verdict, found.turns, found.ours
-('met', True, '48 %; 5 seeds: 46 % ± 4.0 %, the verdict turns within it')
+('met', True, '46.2 % ± 4.0 % over 5 seeds, the verdict turns at 45 %; the first: 48 %')
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -105,17 +106,25 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         return first
     values = [one.value for one in done if one.value is not None]
     mean, half = mean_and_interval(values)
-    show = _share if limits.is_share or "%" in first.paper else _plain
-    ours = f"{first.ours.partition(BEATEN)[0]}; {len(values)} seeds: {show(mean)}"
+    unit = _unit(first)
+    seeds = f"over {len(values)} seeds"
     turns = any(one.turns for one in done)
-    if len(values) >= LEAST:
-        turns = limits.turns(mean - half, mean + half)
-        ours += f" \N{PLUS-MINUS SIGN} {show(half)}" + ", the verdict turns within it" * turns
+    if len(values) < LEAST:
+        ours = f"{unit.text(mean)} {seeds}"
+    elif half == 0:
+        turns = False
+        ours = f"{unit.text(mean)} in each of {len(values)} seeds"
+    else:
+        bounds = limits.turning(mean - half, mean + half)
+        turns = bool(bounds)
+        ours = f"{unit.interval(mean, half)} {seeds}"
+        if turns:
+            ours += f", the verdict turns at {' and '.join(map(unit.bound, bounds))}"
     verdict = limits.verdict(mean)
     reasons = (one.reason for one in done if one.reason)
     return msgspec.structs.replace(
         first,
-        ours=ours,
+        ours=f"{ours}; the first: {first.ours.partition(BEATEN)[0]}",
         verdict=verdict,
         reason=next(reasons, "") if verdict == "missed" else "",
         value=mean,
@@ -123,13 +132,62 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
     )
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.3g}".replace("-", "\N{MINUS SIGN}")
+class _Unit(NamedTuple):
+    """How a claim's values read: times `factor`, followed by `sign`."""
+
+    factor: int
+    sign: str
+
+    def text(self, value: float) -> str:
+        """A value to three digits; a percentage to a whole one, or a tenth below 10.
+
+        >>> _PLAIN.text(-0.9449), _PERCENT.text(0.4612), _PERCENT.text(0.0461)
+        ('\N{MINUS SIGN}0.945', '46 %', '4.6 %')
+        """
+        if self.factor == 1:
+            return self.bound(value)
+        value *= self.factor
+        text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
+        return _signed(text.removesuffix(".0")) + self.sign
+
+    def bound(self, value: float) -> str:
+        """A bound of a band, to three digits or more.
+
+        >>> _PERCENT.bound(0.495), _PLAIN.bound(114_000.0)
+        ('49.5 %', '114,000')
+        """
+        value *= self.factor
+        text = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+        return _signed(text) + self.sign
+
+    def interval(self, mean: float, half: float) -> str:
+        """A mean and half of its interval, which has two digits.
+
+        >>> _PLAIN.interval(30.4576, 0.2187), _PERCENT.interval(-0.0167, 0.0116)
+        ('30.46 ± 0.22', '\N{MINUS SIGN}1.7 % ± 1.2 %')
+        """
+        half *= self.factor
+        places = min(MOST_PLACES, max(0, 1 - math.floor(math.log10(half))))
+        shown = _signed(f"{self.factor * mean:,.{places}f}")
+        return f"{shown}{self.sign} \N{PLUS-MINUS SIGN} {half:,.{places}f}{self.sign}"
 
 
-def _share(value: float) -> str:
-    text = f"{100 * value:.1f}" if abs(value) < 0.0995 else f"{100 * value:.0f}"
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
+_PLAIN, _PERCENT = _Unit(1, ""), _Unit(100, " %")
+# Decimal places of an interval that is very narrow.
+MOST_PLACES = 4
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _unit(finding: StudyFinding) -> _Unit:
+    """Percentages where the paper's figure is one, or where this value is printed as one."""
+    value, limits = finding.value, finding.limits
+    if "%" in finding.paper or (limits is not None and limits.is_share):
+        return _PERCENT
+    is_printed = value is not None and _PERCENT.text(value) in finding.ours
+    return _PERCENT if is_printed else _PLAIN
 
 
 def _table(name: str, conclusions: Mapping[int, Conclusion]) -> StudyRows:
