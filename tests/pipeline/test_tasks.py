@@ -26,6 +26,11 @@ def test_outcomes_come_in_order_and_a_failure_stays_alone(spark: SparkSession) -
     assert told[-1] == Progress(3, 1.0)
 
 
+def test_no_process_does_two_tasks(spark: SparkSession) -> None:
+    outcomes = run_tasks(spark, [os.getpid] * 8, [1.0] * 8, lambda progress: None)
+    assert len({outcome.result for outcome in outcomes if outcome is not None}) == 8
+
+
 def test_nothing_to_do(spark: SparkSession) -> None:
     assert run_tasks(spark, [], [], lambda progress: None) == []
 

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from shoal.pipeline.progress import stages_of
 from shoal.pipeline.session import another_session, is_connect
 from shoal.pipeline.tables import check_is_shared
+from shoal.pipeline.worker import this_worker
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
@@ -111,7 +113,7 @@ def run_tasks(
             raise
     if failures:
         raise failures[0]
-    outcomes = {row[0]: TaskOutcome(*pickle.loads(row[1])) for row in collected[0]}
+    outcomes: dict[int, TaskOutcome] = {row[0]: pickle.loads(row[1]) for row in collected[0]}
     share = sum(weight for number, weight in enumerate(weights) if number in outcomes) / total
     progress(Progress(len(outcomes), min(1.0, share)))
     return [outcomes.get(number) for number in range(len(tasks))]
@@ -130,7 +132,7 @@ def _job(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number, task in zip(*(each.to_pylist() for each in batch.columns), strict=True):
-                outcome = _pickled(_attempt(pickle.loads(task)))
+                outcome = this_worker().do(partial(_attempt, task))
                 yield pa.record_batch(
                     {
                         "number": pa.array([number], pa.int32()),
@@ -149,8 +151,9 @@ def _pickled(given: object) -> bytes:
     return bytes(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
 
 
-def _attempt(task: Callable[[], Any]) -> tuple[Any, str | None]:
+def _attempt(task: bytes) -> bytes:
+    """The outcome of a pickled task, pickled."""
     try:
-        return task(), None
+        return _pickled(TaskOutcome(pickle.loads(task)(), None))
     except Exception as error:
-        return None, f"{type(error).__name__}: {error}"
+        return _pickled(TaskOutcome(None, f"{type(error).__name__}: {error}"))
