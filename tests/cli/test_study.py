@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def run_here(spark: object, runs: Sequence[Callable[[], Any]], *_: object) -> list[TaskOutcome]:
         found.append(len(runs))
-        return [TaskOutcome(*tasks._attempt(run)) for run in runs]
+        return [tasks.attempt(run) for run in runs]
 
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
     monkeypatch.setattr(tasks, "run_tasks", run_here)

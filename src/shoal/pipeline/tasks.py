@@ -132,7 +132,7 @@ def _job(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number, task in zip(*(each.to_pylist() for each in batch.columns), strict=True):
-                outcome = this_worker().do(partial(_attempt, task))
+                outcome = this_worker().do(partial(_attempt_pickled, task))
                 yield pa.record_batch(
                     {
                         "number": pa.array([number], pa.int32()),
@@ -151,9 +151,13 @@ def _pickled(given: object) -> bytes:
     return bytes(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
 
 
-def _attempt(task: bytes) -> bytes:
-    """The outcome of a pickled task, pickled."""
+def attempt(task: Callable[[], Any]) -> TaskOutcome:
+    """Return a task's outcome, whatever it raises."""
     try:
-        return _pickled(TaskOutcome(pickle.loads(task)(), None))
+        return TaskOutcome(task(), None)
     except Exception as error:
-        return _pickled(TaskOutcome(None, f"{type(error).__name__}: {error}"))
+        return TaskOutcome(None, f"{type(error).__name__}: {error}")
+
+
+def _attempt_pickled(task: bytes) -> bytes:
+    return _pickled(attempt(pickle.loads(task)))
