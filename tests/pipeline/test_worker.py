@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.runtime.processes import wait_until
 
 BEGIN = """
 import os, signal, sys, time
@@ -62,16 +62,9 @@ worker.do(os.getpid)
 worker.do(work)
 """
     process = subprocess.Popen([sys.executable, "-c", BEGIN + script])
-    _wait_until(note.exists)
+    wait_until(note.exists)
     child = Path("/proc") / note.read_text()
     assert child.exists()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    _wait_until(lambda: not child.exists())
-
-
-def _wait_until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
-    until = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: not child.exists())

@@ -44,7 +44,7 @@ class Worker:
         if not self._has_code or "fork" not in multiprocessing.get_all_start_methods():
             self._has_code = True
             return task()
-        # What is here already is never garbage; looking at it would copy its pages.
+        # Objects that are here already are never garbage; looking at them would copy their pages.
         gc.freeze()
         context = multiprocessing.get_context("fork")
         receiver, sender = context.Pipe(duplex=False)
