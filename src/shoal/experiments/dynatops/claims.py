@@ -33,7 +33,6 @@ from shoal.experiments.dynatops.judges import (
     less_sensitive,
     more_when_skewed,
     overhead,
-    percent,
     reconfiguring,
     regret_of,
     seconds,
@@ -45,7 +44,16 @@ from shoal.experiments.dynatops.judges import (
     within_the_bound,
 )
 from shoal.experiments.dynatops.visit_judges import share_of_visits, visits_of_a_user
-from shoal.experiments.studies.claims import Band, Claim, about, always, at_most, cut_by, within
+from shoal.experiments.studies.claims import (
+    Band,
+    Claim,
+    about,
+    always,
+    at_most,
+    cut_by,
+    percent,
+    within,
+)
 
 _VISITS = "Users' visits of cells in three months (6.1.1, figure 5)"
 _PLACE = "Users with places (6.3.1, figure 6)"

@@ -21,7 +21,7 @@ from shoal.experiments.dynatops.grid import (
 )
 from shoal.experiments.dynatops.runs import Hours
 from shoal.experiments.dynatops.setting import What
-from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.experiments.studies.claims import ClaimOutcome, percent
 
 NAMES: dict[What, str] = {
     "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",
@@ -35,11 +35,6 @@ SAME = 0.05
 
 Judge = Callable[[DynatopsEvidence], ClaimOutcome | None]
 Figure = Callable[[Hours], float]
-
-
-def percent(share: float) -> str:
-    text = f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
 def number(value: float) -> str:

@@ -23,6 +23,7 @@ from shoal.experiments.studies.claims import (
     about,
     always,
     cut_by,
+    percent,
     within,
 )
 
@@ -53,12 +54,6 @@ VARIED: Mapping[Part, str] = {
 ORDER_AT_MOST = 0.05
 
 Judge = Callable[[OctopiaEvidence], ClaimOutcome | None]
-
-
-def percent(share: float) -> str:
-    text = f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
-    text = "0.0" if text == "-0.0" else text
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
 # The varied parameter, as rows of claims name it.

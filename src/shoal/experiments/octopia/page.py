@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shoal.experiments.octopia.claims import CLAIMS, NAMES, VARIED, percent
+from shoal.experiments.octopia.claims import CLAIMS, NAMES, VARIED
 from shoal.experiments.octopia.evidence import OctopiaEvidence
 from shoal.experiments.octopia.grid import OURS, PAPERS, RATES, OctopiaScale, Part, Way
 from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun
-from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, percent
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import Task
 from shoal.experiments.studies.study import Conclusion, StudyRows

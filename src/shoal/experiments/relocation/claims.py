@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from shoal.experiments.relocation.evidence import ALIKE, Place, RelocationEvidence, percent, seconds
+from shoal.experiments.relocation.evidence import ALIKE, Place, RelocationEvidence, seconds
 from shoal.experiments.relocation.grid import (
     BASELINE,
     DELAY,
@@ -77,6 +77,7 @@ from shoal.experiments.studies.claims import (
     always,
     at_most,
     cut_by,
+    percent,
     share_of_at_most,
     within,
 )

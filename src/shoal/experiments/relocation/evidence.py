@@ -58,13 +58,6 @@ METRICS = {
 }
 
 
-def percent(share: float) -> str:
-    """A share as percent, to the whole number where that says enough."""
-    value = 100 * share
-    text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
-
-
 def milliseconds(value_us: float) -> str:
     """Microseconds as milliseconds."""
     return f"{value_us / 1000:,.3g} ms"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shoal.experiments.relocation.claims import CLAIMS
-from shoal.experiments.relocation.evidence import RelocationEvidence, milliseconds, percent
+from shoal.experiments.relocation.evidence import RelocationEvidence, milliseconds
 from shoal.experiments.relocation.figures import figure_groups, network_group
 from shoal.experiments.relocation.grid import DELAY, LOAD, POP, RelocationScale
 from shoal.experiments.relocation.measuring.regret import Figure, Regrets, regrets
@@ -16,7 +16,7 @@ from shoal.experiments.relocation.measuring.results import RelocationResults, Wh
 from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
 from shoal.experiments.relocation.runs import StudyRun
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import judge_claims, percent
 from shoal.experiments.studies.drawing import tabulate
 from shoal.experiments.studies.runs import Task, summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows

@@ -33,6 +33,7 @@ from shoal.experiments.studies.claims import (
     ClaimOutcome,
     always,
     mean_and_interval,
+    percent,
     within,
 )
 
@@ -46,11 +47,6 @@ PHASE = 25
 SAME = 0.05
 
 Judge = Callable[[SelfOrganisingEvidence], ClaimOutcome | None]
-
-
-def percent(share: float) -> str:
-    text = f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
 # --- 5.1 ----------------------------------------------------------------------------------------

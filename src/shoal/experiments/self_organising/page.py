@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.experiments.self_organising.claims import CLAIMS, NAMES, percent
+from shoal.experiments.self_organising.claims import CLAIMS, NAMES
 from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
 from shoal.experiments.self_organising.grid import EVERYTHING, SHAPES, Part, SelfOrganisingScale
 from shoal.experiments.self_organising.modelling.model import KINDS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, Links, Shape
 from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun
-from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, mean_and_interval
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, mean_and_interval, percent
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows

@@ -90,6 +90,17 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), half
 
 
+def percent(share: float) -> str:
+    """A share as percent: to a whole number, or to a tenth below 10.
+
+    >>> percent(0.684), percent(0.052), percent(-0.1), percent(-0.0001)
+    ('68 %', '5.2 %', '\N{MINUS SIGN}10 %', '0.0 %')
+    """
+    value = 100 * share
+    text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
+    return f"{'0.0' if text == '-0.0' else text} %".replace("-", "\N{MINUS SIGN}")
+
+
 class ClaimOutcome(NamedTuple):
     """The measurement, as text, and the value for the band; `turns` if its interval has another
     verdict.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from shoal.experiments.studies.claims import BEATEN, mean_and_interval
+from shoal.experiments.studies.claims import BEATEN, mean_and_interval, percent
 from shoal.experiments.studies.study import Conclusion, Study, StudyPlan, StudyRows, StudySource
 from shoal.report.study import StudyFinding
 
@@ -139,16 +139,12 @@ class _Unit(NamedTuple):
     sign: str
 
     def text(self, value: float) -> str:
-        """A value to three digits; a percentage to a whole one, or a tenth below 10.
+        """A value to three digits, or as a percentage.
 
-        >>> _PLAIN.text(-0.9449), _PERCENT.text(0.4612), _PERCENT.text(0.0461)
-        ('\N{MINUS SIGN}0.945', '46 %', '4.6 %')
+        >>> _PLAIN.text(-0.9449), _PERCENT.text(0.4612)
+        ('\N{MINUS SIGN}0.945', '46 %')
         """
-        if self.factor == 1:
-            return self.bound(value)
-        value *= self.factor
-        text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
-        return _signed(text.removesuffix(".0")) + self.sign
+        return percent(value) if self.sign else self.bound(value)
 
     def bound(self, value: float) -> str:
         """A bound of a band, to three digits or more.

@@ -4,11 +4,11 @@ choices.
 
 from __future__ import annotations
 
-from shoal.experiments.relocation.evidence import Judge, RelocationEvidence, milliseconds, percent
+from shoal.experiments.relocation.evidence import Judge, RelocationEvidence, milliseconds
 from shoal.experiments.relocation.grid import Distribution, RelocationSetting
 from shoal.experiments.relocation.measuring.regret import Figure
 from shoal.experiments.relocation.measuring.summary import RunSummary
-from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.experiments.studies.claims import ClaimOutcome, percent
 
 
 def regret_within(

@@ -19,10 +19,9 @@ from shoal.experiments.relocation.evidence import (
     Judge,
     Place,
     RelocationEvidence,
-    percent,
 )
 from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, RelocationSetting, grape
-from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.experiments.studies.claims import ClaimOutcome, percent
 
 Pick = Literal["least", "mean", "greatest"]
 
