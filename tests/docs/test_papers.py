@@ -79,12 +79,13 @@ def test_a_part_of_the_runs_is_not_kept(tmp_path: Path, name: str, missing: str,
 
 def test_tables_have_verdicts_of_each_scale() -> None:
     claims = [
-        finding(id, f"claim {id}", "missed" if id == "9b" else "met", turns=id == "9a")
+        finding(id, f"claim {id}", "missed" if id == "9b" else "met", value=0.51, unit="%")
         for id in SHOWN["octopia"]
     ]
+    claims[0] = msgspec.structs.replace(claims[0], turns=True, half=0.04)
     claims[2] = msgspec.structs.replace(claims[2], claim="... and also")
     small = KeptStudy(commit="c0ffee", facts=("9 runs",), claims=tuple(claims))
-    whole = msgspec.structs.replace(small, claims=(finding("9a", "claim 9a", ours="64 %"),))
+    whole = msgspec.structs.replace(small, claims=(finding("9a", "claim 9a", ours="64 %, once"),))
     marks = "".join(
         f"<!-- table {each} -->\n<!-- end of {each} -->\n" for each in ("counts", "octopia")
     )
@@ -92,10 +93,12 @@ def test_tables_have_verdicts_of_each_scale() -> None:
     overview = next(text for path, text in pages.items() if path.name == "PAPERS.md")
     assert overview.startswith("Before\n")
     assert overview.endswith("Behind\n")
-    assert "| claim 9a | half | met: 51 % | met: 64 % |" in overview
+    assert "| claim 9a | half | met, turns: 51.0 % ± 4.0 % | met |" in overview
     assert "| claim 9b | half | **missed**: 51 % |  |" in overview
     assert "| claim 9b and also | half |" in overview.replace("... ", "")
-    rows = [line for line in overview.splitlines() if line.startswith("| [Shafique")]
+    every = next(text for path, text in pages.items() if path.name == "octopia.md")
+    assert "| claim 9a | half |  | met: 51 % | met: 64 %, once |" in every
+    rows = [line for line in overview.splitlines() if "](docs/" in line]
     link = "[{}](docs/background/papers/claims/octopia.md)"
     assert [row.split(" | ")[1:] for row in rows] == [
         ["small", link.format(18), "17", "1", "1 |"],

@@ -1,14 +1,18 @@
 """Kept findings as tables in Markdown: counts, the claims that `PAPERS.md` shows, all claims.
 
-A cell is a verdict with the measurement behind it, and columns are scales. On a paper's own page a
-claim has a row for each data set or reading, which are judged one by one.
+Columns are scales. A cell of `PAPERS.md` is a verdict with the value behind it, so that a paper's
+table fits a screen; on the page of all claims it is the whole measurement, and a claim has a row
+for each data set or reading, which are judged one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
+from shoal.report.amounts import amount, interval
 from shoal.report.study import (
     VERDICTS,
     StudyFinding,
@@ -57,7 +61,7 @@ def counts(kept: Mapping[str, Scales]) -> list[str]:
     turn = ("turn",) if any(turning) else ()
     rows = [
         (
-            _paper_cell(PAPERS[study]),
+            _paper_cell(PAPERS[study]) if scale == next(iter(kept[study])) else "",
             scale,
             f"[{len(claims)}]({PLACE}/claims/{study}.md)",
             *(str(counts.get(each, "")) for each in verdicts),
@@ -80,10 +84,29 @@ def shown_claims(study: str, scales: Scales) -> list[str]:
     claims = columns[0].claims
     texts = whole_texts(list(claims.values()))
     rows = [
-        (f"{texts[id]}{OWN * claims[id].is_own}", claims[id].paper, *_cells(id, columns))
+        (
+            f"{texts[id]}{OWN * claims[id].is_own}",
+            claims[id].paper,
+            *_cells(id, columns, _short_text),
+        )
         for id in SHOWN[study]
     ]
-    return table_rows(("claim", "paper", *(f"here, scale {each.scale}" for each in columns)), rows)
+    return table_rows(("claim", "paper", *(f"scale {each.scale}" for each in columns)), rows)
+
+
+def _whole_text(one: StudyFinding) -> str:
+    return verdict_text(one, BOLD)
+
+
+def _short_text(one: StudyFinding) -> str:
+    """A verdict with the value that it stands on, and whether it turns within the interval."""
+    verdict = verdict_text(msgspec.structs.replace(one, ours=""), BOLD)
+    if one.turns:
+        verdict += ", turns"
+    if one.value is None:
+        return verdict
+    shown = interval(one.value, one.half, one.unit) if one.half else amount(one.value, one.unit)
+    return f"{verdict}: {shown}"
 
 
 def all_claims(study: str, scales: Scales) -> list[str]:
@@ -112,7 +135,7 @@ def _claim_rows(
     said = (f"{one.claim}{OWN * one.is_own}", one.paper, one.band)
     why = reason(judged)
     for name in datasets(judged):
-        cells = _cells(one.id, [each for each in columns if each.dataset == name])
+        cells = _cells(one.id, [each for each in columns if each.dataset == name], _whole_text)
         yield *said, *((name,) if has_names else ()), *cells, why
         said, why = ("", "", ""), ""
 
@@ -141,8 +164,10 @@ def _columns(scales: Scales) -> Iterator[_Column]:
             yield _Column(scale, name, claims)
 
 
-def _cells(id: str, columns: Sequence[_Column]) -> Iterator[str]:
-    """The verdict and the measurement of a claim, for each column that has it."""
+def _cells(
+    id: str, columns: Sequence[_Column], text: Callable[[StudyFinding], str]
+) -> Iterator[str]:
+    """The text of a claim for each column, empty where a column does not have it."""
     for column in columns:
         one = column.claims.get(id)
-        yield "" if one is None else verdict_text(one, BOLD)
+        yield "" if one is None else text(one)

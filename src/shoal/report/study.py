@@ -43,8 +43,8 @@ class StudyError(ValueError):
 
 
 class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdicts on a value: below `low`, from `low` to `high`, and above `high`; `is_share` if
-    values read as percentages. A bound that is None is infinite: JSON has no such number.
+    """The verdicts on a value: below `low`, from `low` to `high`, and above `high`. A bound
+    that is None is infinite: JSON has no such number.
 
     >>> limits = FindingLimits(low=1.0, high=2.0, verdicts=("missed", "met", "beaten"))
     >>> [limits.verdict(value) for value in (0.9, 1.0, 2.0, 2.1)]
@@ -56,7 +56,6 @@ class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     verdicts: tuple[Verdict, Verdict, Verdict]
-    is_share: bool = False
 
     def verdict(self, value: float) -> Verdict:
         is_above = self.high is not None and value > self.high
@@ -78,8 +77,9 @@ class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
     on the paper's side. Not comparable are figures of different things, such as times of other
     machines. `reading` says how the claim is read where the paper leaves a choice; `is_own` marks
     aims of our own, and `is_again` another reading of a claim that has a row, shown beside it and
-    not counted. `value` is the measurement, and `limits` its verdicts; `turns` marks a claim of
-    several seeds whose 95 % interval holds another verdict.
+    not counted. `value` is the measurement in its `unit` (`%` of a share), and `limits` its
+    verdicts. Over several seeds it is their mean, with `half` of its 95 % interval, and `turns` if
+    that holds another verdict.
     """
 
     id: str
@@ -95,6 +95,8 @@ class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool = False
     is_again: bool = False
     value: float | None = None
+    half: float | None = None
+    unit: str = ""
     limits: FindingLimits | None = None
     turns: bool = False
 

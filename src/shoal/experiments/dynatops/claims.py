@@ -51,9 +51,10 @@ from shoal.experiments.studies.claims import (
     always,
     at_most,
     cut_by,
-    percent,
+    share_band,
     within,
 )
+from shoal.report.amounts import PERCENT, percent
 
 _VISITS = "Users' visits of cells in three months (6.1.1, figure 5)"
 _PLACE = "Users with places (6.3.1, figure 6)"
@@ -80,9 +81,9 @@ _FAR = (
     "The larger the cluster, the farther users are from their brokers: of 50 that is more than "
     "what ways between brokers are shorter. Up to users' brokers delay falls at every step."
 )
-_NEAR = Band(0, 0.05, "less", "any less", 0.05, in_points=True)
-_FEWER = Band(1e-9, 1, "more", "any less", 0)
-_LESS = Band(1e-9, 1, "more", f"any less; {_NONE}", 0)
+_NEAR = share_band(0, 0.05, "less", "any less", 0.05)
+_FEWER = Band(1e-9, 1, "more", "any less", 0, unit=PERCENT)
+_LESS = _FEWER._replace(reason=f"any less; {_NONE}")
 _HOPS = (
     "Chord's ways are as long as Bayeux's with binary digits; users of 100 brokers want nearly "
     "everything everywhere, and what is left to gain is within a hop."
@@ -90,11 +91,11 @@ _HOPS = (
 
 CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
     Claim("visits-once", _VISITS, "Pairs of user and cell that are of one visit (5a)", "1/3",
-          share_of_visits(lambda each: each.once), about(1 / 3), ""),
+          share_of_visits(lambda each: each.once), about(1 / 3, PERCENT), ""),
     Claim("visits-short", _VISITS, "Stays of less than a day (5b)", "about half",
-          share_of_visits(lambda each: each.short), about(0.5), ""),
+          share_of_visits(lambda each: each.short), about(0.5, PERCENT), ""),
     Claim("visits-long", _VISITS, "... of more than a week", "10 %",
-          share_of_visits(lambda each: each.long), about(0.1),
+          share_of_visits(lambda each: each.long), about(0.1, PERCENT),
           "The drawn stays have 10 %, of which three months cut the longest: 9.5 % in a year."),
     Claim("visits", _VISITS, "Visits of a user", "11 (450,000 of 40,000 people)", visits_of_a_user,
           about(450 / 40),
@@ -159,7 +160,7 @@ CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
           "DYNATOPS' are the messages that brokers send, TCO's the links that change", even=0.0),
     Claim("sensitive", _CHANCE,
           "They grow less with the rate of changes than TCO's (7d)", "less sensitive",
-          less_sensitive, Band(0, 1 - 1e-9, "less", f"any less; {_NONE}", 1), "",
+          less_sensitive, Band(0, 1 - 1e-9, "less", f"any less; {_NONE}", 1, unit="times"), "",
           "from the slowest to the fastest rate of changes"),
     Claim("bound", _CHANCE, "A reconfiguration stays within its bound of messages (5.1.2, Eq. 7)",
           "always", within_the_bound, always(), "",
@@ -172,11 +173,11 @@ CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
           "many, and its ways short."),
     Claim("free-loss", _FREE, "Looking less often costs little: messages for each publication",
           "slightly", free_hours("poisson", overhead, lambda v: v[-1] / v[0] - 1),
-          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}"), "",
+          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}", PERCENT), "",
           "users without places"),
     Claim("free-loss-location", _FREE, "... of users with places", "slightly",
           free_hours("location", overhead, lambda v: v[-1] / v[0] - 1),
-          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}"), ""),
+          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}", PERCENT), ""),
     Claim("free-cheaper", _FREE, "... and saves messages for reconfiguration", "fewer",
           free_hours("poisson", reconfiguring, falls), always(),
           "What is to be gained is counted until the next look: sooner than every ten hours no "
@@ -189,12 +190,12 @@ CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
     Claim("skewed", _PLANS, "... and more so where subscriptions are skewed", "larger",
           more_when_skewed, always(), ""),
     Claim("seconds", _PLANS, "Planning 1,000 brokers and 100 topics", "96 s", seconds(1_000, 100),
-          at_most(96), "", "processor time", is_comparable=False),
+          at_most(96, "s"), "", "processor time", is_comparable=False),
     Claim("seconds-topics", _PLANS, "... 100 brokers and 5,000 topics", "1.9 s", seconds(100,
           5_000),
-          at_most(1.9), "", "processor time", is_comparable=False),
+          at_most(1.9, "s"), "", "processor time", is_comparable=False),
     Claim("million", _OURS, "Planning 1,000 brokers and 1,000 topics", "under 2 s",
-          seconds(1_000, 1_000), Band(0, 2, "less", "any less", 2), "A busy machine.",
+          seconds(1_000, 1_000), Band(0, 2, "less", "any less", 2, unit="s"), "A busy machine.",
           is_own=True),
     Claim("hashed-overhead", _OURS,
           "Messages for each publication, against users placed by consistent hashing", "fewer",

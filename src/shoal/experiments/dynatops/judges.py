@@ -21,7 +21,8 @@ from shoal.experiments.dynatops.grid import (
 )
 from shoal.experiments.dynatops.runs import Hours
 from shoal.experiments.dynatops.setting import What
-from shoal.experiments.studies.claims import ClaimOutcome, percent
+from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.report.amounts import percent
 
 NAMES: dict[What, str] = {
     "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",

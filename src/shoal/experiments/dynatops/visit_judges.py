@@ -10,7 +10,8 @@ from collections.abc import Callable
 from shoal.experiments.dynatops.crowds.visit_figures import VisitFigures, visit_figures
 from shoal.experiments.dynatops.evidence import DynatopsEvidence
 from shoal.experiments.dynatops.judges import Judge, number
-from shoal.experiments.studies.claims import ClaimOutcome, mean_and_interval, percent
+from shoal.experiments.studies.claims import ClaimOutcome, mean_and_interval
+from shoal.report.amounts import percent
 
 
 def share_of_visits(figure: Callable[[VisitFigures], float]) -> Judge:

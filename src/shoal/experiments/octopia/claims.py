@@ -23,9 +23,9 @@ from shoal.experiments.studies.claims import (
     about,
     always,
     cut_by,
-    percent,
     within,
 )
+from shoal.report.amounts import PERCENT, percent
 
 NAMES: Mapping[Way, str] = {
     "tid": "TID",
@@ -313,7 +313,7 @@ BY_CONSTANTS = frozenset({
     "9a", "11a", "delay-100", "delay-80", "delay-60", "queue-snr", "queue-tid",
 })  # fmt: skip
 
-SAME_COPIES = within(-0.0035, 0.0035, "as much either way")
+SAME_COPIES = within(-0.0035, 0.0035, "as much either way", PERCENT)
 
 Row = tuple[str, str, str, str, Judge, Band, str]
 
@@ -341,7 +341,7 @@ def _claims(
 CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
     *_claims("Publisher scalability (figure 9)", [
         ("9a-flat", "The advertisement delay hardly depends on how many there are",
-         "nearly constant", "", flat, within(1.0, 1.1, "a tenth"), COSTS),
+         "nearly constant", "", flat, within(1.0, 1.1, "a tenth", "times"), COSTS),
         ("9a", "OctopiA's advertisement delay is lower", "63.5 % less", "",
          cut_in("publishers", "delay_ms", "ordered", "tid"), cut_by(0.635), COSTS),
         ("9b", "SRTs are smaller", "93 % less", "5 of 70 brokers keep one",
@@ -354,22 +354,22 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
         ("11a", "OctopiA's subscription delay is lower", "33 % less", "",
          cut_in("subscribers", "delay_ms", "ordered", "tid"), cut_by(0.33), COSTS),
         ("11b", "OctopiA's PRTs are larger", "33 % more", "",
-         more_in("subscribers", "prt", "ordered", "tid"), about(0.33), IDLE_LINKS),
+         more_in("subscribers", "prt", "ordered", "tid"), about(0.33, PERCENT), IDLE_LINKS),
         ("11c", "PADRES sends fewer messages", "32.7 % less", "",
-         cut_in("subscribers", "messages", "tid", "ordered"), about(0.327), IDLE_LINKS),
+         cut_in("subscribers", "messages", "tid", "ordered"), about(0.327, PERCENT), IDLE_LINKS),
     ]),
     *(each._replace(is_again=True) for each in _claims(SUBSCRIBERS, [
         ("11b-loaded", "With load while advertisements spread: OctopiA's PRTs are larger",
-         "33 % more", SPREADING, more_in("loaded", "prt", "ordered", "tid"), about(0.33),
+         "33 % more", SPREADING, more_in("loaded", "prt", "ordered", "tid"), about(0.33, PERCENT),
          LOADED_LINKS),
         ("11c-loaded", "... PADRES sends fewer messages", "32.7 % less", SPREADING,
-         cut_in("loaded", "messages", "tid", "ordered"), about(0.327), LOADED_LINKS),
+         cut_in("loaded", "messages", "tid", "ordered"), about(0.327, PERCENT), LOADED_LINKS),
     ])),
     *_claims(SUBSCRIBERS, [
         ("churn", "Subscriptions that end and begin in a cluster load that cluster only (VI)",
          "a limited part", "messages at brokers of other clusters, against TID's; OctopiA's are "
          "bits of cluster index vectors", stays_inside,
-         within(0, 0.9999, "any less; the paper gives no figure"), ""),
+         within(0, 0.9999, "any less; the paper gives no figure", PERCENT), ""),
     ]),
     *_claims("Dynamic notification routing", [
         *((f"delay-{rate // 1000}", f"IDR's mean delay is lower, {rate // 1000} K a minute",
@@ -394,30 +394,31 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
          "brokers takes some thirty copies all the same; what else the paper's TID sends we do not "
          "know."),
         ("second-idr", "Delays below 1 s with IDR", "53.8 %", "", within_a_second("idr"),
-         about(0.538), BESIDE),
+         about(0.538, PERCENT), BESIDE),
         ("second-snr", "Delays below 1 s with SNR", "44.1 %", "", within_a_second("snr"),
-         about(0.441), BESIDE),
+         about(0.441, PERCENT), BESIDE),
         ("second-tid", "Delays below 1 s with TID", "31 %", "", within_a_second("tid"),
-         about(0.31), BESIDE),
+         about(0.31, PERCENT), BESIDE),
         ("more-sources", "IDR gains less with more bursts at a time", "less", "",
          falls("sources", "sources", is_rising=True), always(), HOST),
         ("lower-rates", "IDR gains less at lower rates", "less", "",
          falls("rate", "burst", is_rising=False), always(),
          "By the paper's own figures gains rise as rates fall, from 17.5 to 21 %; so do ours."),
         ("alike", "At first the maximum delay is alike in all three", "the same", "",
-         alike_at_first, within(1.0, 1.1, "a tenth"), "IDR's delays are the shorter ones from the "
-         "beginning, as its host makes fewer copies."),
+         alike_at_first, within(1.0, 1.1, "a tenth", "times"),
+         "IDR's delays are the shorter ones from the beginning, as its host makes fewer copies."),
     ]),
     *_claims("Ours", [
         ("order", "In order the burst's mean delay is at most 5 % above the free one's", "5 %", "",
-         price_of_order("burst"), within(-1.0, ORDER_AT_MOST, "the goal"), ""),
+         price_of_order("burst"), within(-1.0, ORDER_AT_MOST, "the goal", PERCENT), ""),
         ("order-output", "The same, with quicker and slower outputs", "5 %", "",
-         price_of_order("output"), within(-1.0, ORDER_AT_MOST, "the goal"), ""),
+         price_of_order("output"), within(-1.0, ORDER_AT_MOST, "the goal", PERCENT), ""),
         ("order-clusters", "The same, with 2 to 6 clusters", "5 %", "",
-         price_of_order("clusters"), within(-1.0, ORDER_AT_MOST, "the goal"), ""),
-        ("in-order", "Nothing is out of order", "none", "", in_order, within(0, 0, "none"), ""),
-        ("missing", "Everything is delivered", "all", "", nothing_missing, within(0, 0, "none"),
-         ""),
+         price_of_order("clusters"), within(-1.0, ORDER_AT_MOST, "the goal", PERCENT), ""),
+        ("in-order", "Nothing is out of order", "none", "", in_order,
+         within(0, 0, "none", PERCENT), ""),
+        ("missing", "Everything is delivered", "all", "", nothing_missing,
+         within(0, 0, "none", "lost"), ""),
         ("gain-output", "In order a burst arrives sooner than with static routing, at any output",
          "sooner", "", gains_at_every("output"), always(), HOST),
         ("gain-clusters", "The same, with 2 to 6 clusters", "sooner", "",
@@ -427,6 +428,6 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
         ("spread", "Spread over trees, publications arrive sooner than by IDR, as much as the "
          "paper's do by IDR", "17.5 %", "", spread_gains, cut_by(0.175), ""),
         ("failures", "k - 1 brokers of a region die: nothing is lost elsewhere from 10 s on",
-         "none", "", survives, within(0, 0, "none"), ""),
+         "none", "", survives, within(0, 0, "none", "lost"), ""),
     ], is_own=True),
 )  # fmt: skip

@@ -9,11 +9,12 @@ from shoal.experiments.octopia.claims import CLAIMS, NAMES, VARIED
 from shoal.experiments.octopia.evidence import OctopiaEvidence
 from shoal.experiments.octopia.grid import OURS, PAPERS, RATES, OctopiaScale, Part, Way
 from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun
-from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, percent
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import Task
 from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.trace_rows import Columns
+from shoal.report.amounts import percent
 from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 TITLE = "OctopiA: the paper's evaluation, repeated"

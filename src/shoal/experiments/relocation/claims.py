@@ -77,10 +77,10 @@ from shoal.experiments.studies.claims import (
     always,
     at_most,
     cut_by,
-    percent,
     share_of_at_most,
     within,
 )
+from shoal.report.amounts import PERCENT, percent
 
 CLUSTERED: Place = ("wide", "clustered")
 RANDOM: Place = ("wide", "random")
@@ -95,15 +95,18 @@ FIVE_SECONDS_US = 5_000_000
 NOWHERE = math.inf
 
 _IDENTICAL = within(
-    0, ALIKE, f"{percent(ALIKE)}: each may be off by the 2 % that a publisher stays for"
+    0,
+    ALIKE,
+    f"{percent(ALIKE)}: each may be off by the 2 % that a publisher stays for",
+    PERCENT,
 )
-_LINE = within(LINEAR, 1, f"a correlation of {LINEAR} is a line in a figure")
-_MORE = within(math.nextafter(1, 2), NOWHERE, "any more: the paper gives no figure")
-_NEARLY_ALL = within(0.8, 1, "four of five, up to all")
+_LINE = within(LINEAR, 1, f"a correlation of {LINEAR} is a line in a figure", "correlation")
+_MORE = within(math.nextafter(1, 2), NOWHERE, "any more: the paper gives no figure", "times")
+_NEARLY_ALL = within(0.8, 1, "four of five, up to all", PERCENT)
 _MATCHES = Band(
     1 - ALIKE, 1 + ALIKE, "less",
     f"{percent(ALIKE)} either way: each may be off by the 2 % that a publisher stays for; less "
-    "load is better", 1,
+    "load is better", 1, unit="times",
 )  # fmt: skip
 
 
@@ -142,7 +145,7 @@ HEADLINES = tuple(
     Claim(
         id,
         "Headline reductions (wide area, clustered)",
-        text,
+        f"{text}, at the best X",
         f"{percent(share)}" if id != "grape-load-rate" else "84 to 85 %",
         cuts(CLUSTERED, setting, metric),
         cut_by(share),
@@ -176,10 +179,11 @@ _COST_CLAIMS = (
           crowded(greatest([RANDOM, CLUSTER_RANDOM], [LOAD, DELAY], "overhead", percent)),
           share_of_at_most(0.05), "", _BEST),
     Claim("grape-memory", _COSTS, "Memory of GRAPE's tracing per broker", "at most 31 MB",
-          greatest(EVERYWHERE, [LOAD, DELAY], "memory_bytes", _bytes), at_most(31 * MEGABYTE), "",
-          _BEST),
+          greatest(EVERYWHERE, [LOAD, DELAY], "memory_bytes", _bytes),
+          at_most(31 * MEGABYTE, "bytes"), "", _BEST),
     Claim("pop-memory", _COSTS, "Memory of POP's tracing per broker", "at most 19 MB",
-          greatest(EVERYWHERE, [POP], "memory_bytes", _bytes), at_most(19 * MEGABYTE), "", _BEST),
+          greatest(EVERYWHERE, [POP], "memory_bytes", _bytes),
+          at_most(19 * MEGABYTE, "bytes"), "", _BEST),
     Claim("grape-memory-share", _COSTS, "... as a share of the baseline's, GRAPE", "at most 58 %",
           greatest(EVERYWHERE, [LOAD, DELAY], "memory_share", percent), share_of_at_most(0.58),
           "", _PROCESS, is_again=True),
@@ -192,16 +196,17 @@ _COST_CLAIMS = (
           "Both hold a few hundred bytes: GRAPE's bit vectors go with the answer, POP's averages "
           "stay, with a number for each neighbour."),
     Claim("choosing", _COSTS, "GRAPE's choice alone, with 63 brokers (4.2)", "under 70 ms",
-          choice_takes(63), at_most(70_000), ""),
+          choice_takes(63), at_most(70_000, "µs"), ""),
     Claim("selection-ratio", _COSTS, "GRAPE delay1 selects slower than POP", "up to 17 times",
-          longest_pop_ratio([CLUSTERED, RANDOM]), at_most(17), "", "the most over X"),
+          longest_pop_ratio([CLUSTERED, RANDOM]), at_most(17, "times"), "", "the most over X"),
     Claim("selection-answers", _COSTS, "Fetching traces, without ping times", "at most 5 s",
           greatest([CLUSTERED, RANDOM], [grape("delay", 1)], "selection_without_pings_max_us",
-                   seconds), at_most(FIVE_SECONDS_US), "", _BEST),
+                   seconds), at_most(FIVE_SECONDS_US, "µs"), "", _BEST),
     Claim("selection-path", _COSTS, "GRAPE's selection time does not depend on the path length",
           "negligible impact",
           selections_ignore_paths([CLUSTERED, RANDOM], grape("delay", 1)),
-          within(-HARDLY, HARDLY, f"a correlation below {HARDLY} hardly shows"),
+          within(-HARDLY, HARDLY, f"a correlation below {HARDLY} hardly shows",
+                 "correlation"),
           "Ping times dominate, and the furthest of many brokers is far away wherever the "
           "publisher is."),
     Claim("pop-selection-path", _COSTS, "POP's selection time grows with the path length",
@@ -212,8 +217,8 @@ _COST_CLAIMS = (
           waits_grow_with_paths([CLUSTERED, RANDOM], [POP, LOAD, DELAY]), _LINE,
           "Links of very different round trips: the same number of links takes different times."),
     Claim("wait-long", _COSTS, "A migration over 10 links (3.3)", "at most 5 s",
-          long_moves_take([CLUSTERED, RANDOM], [POP, LOAD, DELAY]), at_most(FIVE_SECONDS_US), "",
-          "the longest of all"),
+          long_moves_take([CLUSTERED, RANDOM], [POP, LOAD, DELAY]),
+          at_most(FIVE_SECONDS_US, "µs"), "", "the longest of all"),
 )  # fmt: skip
 # A simulation's tables and virtual times beside processes of Java on PlanetLab.
 _OF_THE_MACHINE = frozenset((
@@ -338,7 +343,7 @@ def _random_claims_at(place: Place) -> Iterator[Claim[RelocationEvidence]]:
     Claim("random-pop-rate", _RANDOM, "POP's message rate is about half above GRAPE's",
           "about 50 % higher",
           compared([place], [POP], LOAD, "message_rate_per_s", "mean", "GRAPE load100's", MANY),
-          about(1.5), "At a small X few links are left of the way to be answered over.",
+          about(1.5, "times"), "At a small X few links are left of the way to be answered over.",
           "the mean over X, but for X = 1"),
     *(
         Claim(f"random-pop-{id}", _RANDOM, f"POP's {name} is GRAPE's", "the same",
@@ -389,10 +394,10 @@ WEIGHT_CLAIMS = (
           "spread unevenly (scale small has 20 of each publisher)."),
     Claim("weights-overhead", _WEIGHTS, "Weights make no notable difference in message overhead",
           "none", weights_cost_alike(CLUSTER, "overhead"),
-          within(0, 0.02, "2 points: a tenth of what overheads are"), ""),
+          within(0, 0.02, "2 points: a tenth of what overheads are", PERCENT), ""),
     Claim("weights-memory", _WEIGHTS, "... nor in memory", "none",
           weights_cost_alike(CLUSTER, "memory_share"),
-          within(0, 0.02, "2 points of what routing tables hold"), ""),
+          within(0, 0.02, "2 points of what routing tables hold", PERCENT), ""),
 )  # fmt: skip
 
 _THRESHOLDS = "Thresholds (cluster, clustered, X = 16)"
@@ -446,7 +451,7 @@ def _regret_claims() -> Iterator[Claim[RelocationEvidence]]:
                 claim=f"{setting.label}, {distribution}: {what} above the best broker's, {when}",
                 paper="aim: median 2 %, 95th percentile 10 %",
                 judge=regret_within(distribution, setting, figure, 0.02, 0.10),
-                band=within(0, 1, "as aimed"),
+                band=within(0, 1, "as aimed", "of the aim"),
                 reason="",
                 is_own=True,
             )
@@ -459,7 +464,7 @@ QUALITY_CLAIMS = (
         "No delivery is lost, repeated or out of order in any run",
         "lossless (3.3)",
         exactly_once(),
-        within(0, 0, "none"),
+        within(0, 0, "none", "wrong"),
         "A bug: please report it with the run's name.",
         is_own=True,
     ),
@@ -469,7 +474,7 @@ QUALITY_CLAIMS = (
         "With whole machines a network gives the same figures, all of them",
         "aim: every network that is run both ways",
         same_by_whole_machines(),
-        within(0, 0, "none differs"),
+        within(0, 0, "none differs", "differ"),
         "A bug: please report it with the runs' names.",
         is_own=True,
     ),

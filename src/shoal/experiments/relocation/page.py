@@ -16,10 +16,11 @@ from shoal.experiments.relocation.measuring.results import RelocationResults, Wh
 from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
 from shoal.experiments.relocation.runs import StudyRun
-from shoal.experiments.studies.claims import judge_claims, percent
+from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import tabulate
 from shoal.experiments.studies.runs import Task, summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows
+from shoal.report.amounts import percent
 from shoal.report.study import StudyReport, StudyTable
 
 TITLE = "Publisher relocation: the paper's evaluation, repeated"

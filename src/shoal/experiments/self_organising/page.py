@@ -13,11 +13,12 @@ from shoal.experiments.self_organising.modelling.model import KINDS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, Links, Shape
 from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun
-from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, mean_and_interval, percent
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, mean_and_interval
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.trace_rows import Columns
+from shoal.report.amounts import percent
 from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 TITLE = "Cost and Interest: the paper's evaluation, repeated"

@@ -37,6 +37,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from shoal.report.amounts import PERCENT
 from shoal.report.study import FindingLimits, StudyFinding, Verdict
 
 Evidence = TypeVar("Evidence")
@@ -90,17 +91,6 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), half
 
 
-def percent(share: float) -> str:
-    """A share as percent: to a whole number, or to a tenth below 10.
-
-    >>> percent(0.684), percent(0.052), percent(-0.1), percent(-0.0001)
-    ('68 %', '5.2 %', '\N{MINUS SIGN}10 %', '0.0 %')
-    """
-    value = 100 * share
-    text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
-    return f"{'0.0' if text == '-0.0' else text} %".replace("-", "\N{MINUS SIGN}")
-
-
 class ClaimOutcome(NamedTuple):
     """The measurement, as text, and the value for the band; `turns` if its interval has another
     verdict.
@@ -114,7 +104,8 @@ class ClaimOutcome(NamedTuple):
 class Band(NamedTuple):
     """Values that count as the paper's figure: from `low` to `high`, and the reason of the width.
 
-    A value outside is compared with `figure`; a share in points, not as a ratio.
+    A value outside is compared with `figure`; a share in points, not as a ratio. Values are read
+    in `unit`: `%` of shares, or a word such as `times`.
     """
 
     low: float
@@ -123,6 +114,7 @@ class Band(NamedTuple):
     reason: str
     figure: float
     in_points: bool = False
+    unit: str = ""
 
     def verdict(self, value: float) -> tuple[Verdict, str]:
         """Met, beaten or missed; and by how much, if beaten.
@@ -144,7 +136,6 @@ class Band(NamedTuple):
             low=_finite(self.low),
             high=_finite(self.high),
             verdicts=(less, "met", more),
-            is_share=self.in_points or (self.low, self.high) == (1.0, 1.0),
         )
 
     def distance(self, value: float) -> str:
@@ -163,62 +154,71 @@ def _reason(worse: str, better: str) -> str:
     return f"{worse} (as it is rounded) to {better} ({SEED})"
 
 
-def at_least(figure: float) -> Band:
+def at_least(figure: float, unit: str = "") -> Band:
     """A gain: the paper's, rounded as it prints it, or more by the spread over seeds."""
     low, high = figure * (1 - ROUNDED), figure * (1 + SHARE)
     reason = _reason(f"{100 * ROUNDED:.0f} % less", f"{100 * SHARE:.0f} % more")
-    return Band(low, high, "more", reason, figure)
+    return Band(low, high, "more", reason, figure, unit=unit)
 
 
 def at_least_printed(text: str) -> Band:
     """A gain of at least what prints as the paper's figure, or more by the spread over seeds.
 
-    >>> at_least_printed("1.2").verdict(1.15)[0], at_least_printed("1.2").verdict(1.14)[0]
-    ('met', 'missed')
+    >>> gain = at_least_printed("1.2 times")
+    >>> gain.verdict(1.15)[0], gain.verdict(1.14)[0], gain.unit
+    ('met', 'missed', 'times')
     >>> at_least_printed("67").low, at_least_printed("4").low
     (66.5, 3.5)
     """
-    figure = float(text)
-    half = 0.5 * 10 ** -len(text.partition(".")[2])
-    reason = _reason(f"what prints as {text}", f"{100 * SHARE:.0f} % more")
-    return Band(figure - half, figure * (1 + SHARE), "more", reason, figure)
+    number, _, unit = text.partition(" ")
+    figure = float(number)
+    half = 0.5 * 10 ** -len(number.partition(".")[2])
+    reason = _reason(f"what prints as {number}", f"{100 * SHARE:.0f} % more")
+    return Band(figure - half, figure * (1 + SHARE), "more", reason, figure, unit=unit)
 
 
-def at_most(figure: float) -> Band:
+def at_most(figure: float, unit: str = "") -> Band:
     """A cost: the paper's, rounded as it prints it, or less by the spread over seeds."""
     low, high = figure * (1 - SHARE), figure * (1 + ROUNDED)
     reason = _reason(f"{100 * ROUNDED:.0f} % more", f"{100 * SHARE:.0f} % less")
-    return Band(low, high, "less", reason, figure)
+    return Band(low, high, "less", reason, figure, unit=unit)
+
+
+def share_band(low: float, high: float, better: Better, reason: str, figure: float) -> Band:
+    """A band of shares, which read as percentages and are compared by points."""
+    return Band(low, high, better, reason, figure, in_points=True, unit=PERCENT)
 
 
 def cut_by(share: float) -> Band:
     """A figure lower by a share: the paper's, or more by some points."""
     reason = _reason("half a point less", f"{100 * POINTS:.0f} points more")
     high = share + POINTS + HALF_A_POINT
-    return Band(share - HALF_A_POINT, high, "more", reason, share, in_points=True)
+    return share_band(share - HALF_A_POINT, high, "more", reason, share)
 
 
 def share_of_at_most(share: float) -> Band:
     """A share that a cost takes: the paper's, or less by a tenth of it."""
     reason = _reason("half a point more", f"{100 * SHARE:.0f} % less")
     high = share + HALF_A_POINT
-    return Band(share * (1 - SHARE), high, "less", reason, share, in_points=True)
+    return share_band(share * (1 - SHARE), high, "less", reason, share)
 
 
-def about(figure: float, share: float = SHARE, reason: str = SEED) -> Band:
+def about(figure: float, unit: str = "", share: float = SHARE, reason: str = SEED) -> Band:
     """A figure that is neither better nor worse for being higher."""
     low, high = figure * (1 - share), figure * (1 + share)
-    return Band(low, high, "neither", f"{100 * share:.0f} % either way: {reason}", figure)
+    return Band(
+        low, high, "neither", f"{100 * share:.0f} % either way: {reason}", figure, unit=unit
+    )
 
 
-def within(low: float, high: float, reason: str) -> Band:
+def within(low: float, high: float, reason: str, unit: str = "") -> Band:
     """A value that has no better side."""
-    return Band(low, high, "neither", reason, high)
+    return Band(low, high, "neither", reason, high, unit=unit)
 
 
 def always() -> Band:
     """A comparison that holds wherever it is made; the value is the share of those places."""
-    return Band(1.0, 1.0, "neither", "no exception", 1.0)
+    return Band(1.0, 1.0, "neither", "no exception", 1.0, unit=PERCENT)
 
 
 class Claim(NamedTuple, Generic[Evidence]):
@@ -254,9 +254,7 @@ class Claim(NamedTuple, Generic[Evidence]):
             below: Verdict = "direction only" if self.band.figure < self.even else "missed"
             above: Verdict = "direction only" if self.band.figure > self.even else "missed"
             verdicts = (below, "missed", above)
-            return FindingLimits(
-                low=self.even, high=self.even, verdicts=verdicts, is_share=self.band.in_points
-            )
+            return FindingLimits(low=self.even, high=self.even, verdicts=verdicts)
         return self.band.limits
 
 
@@ -290,6 +288,7 @@ def judge_claims(
                 is_own=claim.is_own,
                 is_again=claim.is_again,
                 value=None if outcome is None else outcome.value,
+                unit=claim.band.unit,
                 limits=limits,
                 turns=outcome is not None and outcome.turns,
             )

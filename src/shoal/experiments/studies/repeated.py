@@ -6,7 +6,7 @@ draws several networks counts on from its seed. Figures and tables show the firs
 
 >>> from shoal.report.study import FindingLimits
 >>> claim = StudyFinding(id="rate", section="", dataset="", claim="", paper="50 %", ours="48 %",
-...     verdict="met", reason="",
+...     verdict="met", reason="", unit="%",
 ...     limits=FindingLimits(low=0.45, high=0.55, verdicts=("missed", "met", "beaten")))
 >>> values = [0.48, 0.50, 0.44, 0.42, 0.47]
 >>> found = over_seeds([msgspec.structs.replace(claim, value=value) for value in values])
@@ -16,16 +16,16 @@ draws several networks counts on from its seed. Figures and tables show the firs
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shoal.experiments.studies.claims import BEATEN, mean_and_interval, percent
+from shoal.experiments.studies.claims import BEATEN, mean_and_interval
 from shoal.experiments.studies.study import Conclusion, Study, StudyPlan, StudyRows, StudySource
+from shoal.report.amounts import amount, bound, interval
 from shoal.report.study import StudyFinding
 
 if TYPE_CHECKING:
@@ -106,20 +106,12 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         return first
     values = [one.value for one in done if one.value is not None]
     mean, half = mean_and_interval(values)
-    unit = _unit(first)
-    seeds = f"over {len(values)} seeds"
-    turns = any(one.turns for one in done)
-    if len(values) < LEAST:
-        ours = f"{unit.text(mean)} {seeds}"
-    elif half == 0:
-        turns = False
-        ours = f"{unit.text(mean)} in each of {len(values)} seeds"
-    else:
-        bounds = limits.turning(mean - half, mean + half)
-        turns = bool(bounds)
-        ours = f"{unit.interval(mean, half)} {seeds}"
-        if turns:
-            ours += f", the verdict turns at {' and '.join(map(unit.bound, bounds))}"
+    unit, is_enough = first.unit, len(values) >= LEAST
+    bounds = limits.turning(mean - half, mean + half) if is_enough else ()
+    shown = interval(mean, half, unit) if is_enough and half else amount(mean, unit)
+    ours = f"{shown} {'over' if half else 'in each of'} {len(values)} seeds"
+    if bounds:
+        ours += f", the verdict turns at {' and '.join(bound(each, unit) for each in bounds)}"
     verdict = limits.verdict(mean)
     reasons = (one.reason for one in done if one.reason)
     return msgspec.structs.replace(
@@ -128,62 +120,9 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         verdict=verdict,
         reason=next(reasons, "") if verdict == "missed" else "",
         value=mean,
-        turns=turns,
+        half=half if is_enough else None,
+        turns=bool(bounds) if is_enough else any(one.turns for one in done),
     )
-
-
-class _Unit(NamedTuple):
-    """How a claim's values read: times `factor`, followed by `sign`."""
-
-    factor: int
-    sign: str
-
-    def text(self, value: float) -> str:
-        """A value to three digits, or as a percentage.
-
-        >>> _PLAIN.text(-0.9449), _PERCENT.text(0.4612)
-        ('\N{MINUS SIGN}0.945', '46 %')
-        """
-        return percent(value) if self.sign else self.bound(value)
-
-    def bound(self, value: float) -> str:
-        """A bound of a band, to three digits or more.
-
-        >>> _PERCENT.bound(0.495), _PLAIN.bound(114_000.0)
-        ('49.5 %', '114,000')
-        """
-        value *= self.factor
-        text = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
-        return _signed(text) + self.sign
-
-    def interval(self, mean: float, half: float) -> str:
-        """A mean and half of its interval, which has two digits.
-
-        >>> _PLAIN.interval(30.4576, 0.2187), _PERCENT.interval(-0.0167, 0.0116)
-        ('30.46 ± 0.22', '\N{MINUS SIGN}1.7 % ± 1.2 %')
-        """
-        half *= self.factor
-        places = min(MOST_PLACES, max(0, 1 - math.floor(math.log10(half))))
-        shown = _signed(f"{self.factor * mean:,.{places}f}")
-        return f"{shown}{self.sign} \N{PLUS-MINUS SIGN} {half:,.{places}f}{self.sign}"
-
-
-_PLAIN, _PERCENT = _Unit(1, ""), _Unit(100, " %")
-# Decimal places of an interval that is very narrow.
-MOST_PLACES = 4
-
-
-def _signed(text: str) -> str:
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
-def _unit(finding: StudyFinding) -> _Unit:
-    """Percentages where the paper's figure is one, or where this value is printed as one."""
-    value, limits = finding.value, finding.limits
-    if "%" in finding.paper or (limits is not None and limits.is_share):
-        return _PERCENT
-    is_printed = value is not None and _PERCENT.text(value) in finding.ours
-    return _PERCENT if is_printed else _PLAIN
 
 
 def _table(name: str, conclusions: Mapping[int, Conclusion]) -> StudyRows:

@@ -8,7 +8,8 @@ from shoal.experiments.relocation.evidence import Judge, RelocationEvidence, mil
 from shoal.experiments.relocation.grid import Distribution, RelocationSetting
 from shoal.experiments.relocation.measuring.regret import Figure
 from shoal.experiments.relocation.measuring.summary import RunSummary
-from shoal.experiments.studies.claims import ClaimOutcome, percent
+from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.report.amounts import percent
 
 
 def regret_within(

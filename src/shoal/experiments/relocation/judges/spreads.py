@@ -21,7 +21,8 @@ from shoal.experiments.relocation.evidence import (
     RelocationEvidence,
 )
 from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, RelocationSetting, grape
-from shoal.experiments.studies.claims import ClaimOutcome, percent
+from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.report.amounts import percent
 
 Pick = Literal["least", "mean", "greatest"]
 

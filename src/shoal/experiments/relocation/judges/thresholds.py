@@ -10,7 +10,8 @@ import numpy as np
 from shoal.experiments.relocation.evidence import NOISE, Judge, RelocationEvidence, seconds
 from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, System
 from shoal.experiments.relocation.measuring.summary import Moment, RunSummary
-from shoal.experiments.studies.claims import ClaimOutcome, percent
+from shoal.experiments.studies.claims import ClaimOutcome
+from shoal.report.amounts import percent
 
 # A response is over when the delay is this close to where it ends.
 SETTLED = 0.1
