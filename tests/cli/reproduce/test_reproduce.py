@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import time
@@ -86,7 +87,7 @@ def test_a_study_end_to_end_is_continued(out: Path, capsys: pytest.CaptureFixtur
     assert "5 networks" in first.err
     assert f"{out}/RESULTS.md\n{out}/index.html" in first.out
     assert {path.name for path in out.iterdir()} == {
-        "RESULTS.md", "figures", "index.html", "runs", "study.json", "tables",
+        "RESULTS.md", "claims.csv", "figures", "index.html", "runs", "study.json", "tables",
         "tables.tex", "what-is-here.txt", "workloads",
     }  # fmt: skip
     metrics = pq.read_table(out / "tables" / "metrics.parquet").to_pylist()
@@ -99,6 +100,12 @@ def test_a_study_end_to_end_is_continued(out: Path, capsys: pytest.CaptureFixtur
     assert by_id["exactly-once"]["verdict"] == "met"
     assert "0 lost, 0 duplicated" in by_id["exactly-once"]["ours"]
     assert by_id["random-pop-delay"]["verdict"] == "not run"
+    rows = {row["id"]: row for row in csv.DictReader((out / "claims.csv").open(encoding="utf-8"))}
+    assert rows.keys() == by_id.keys()
+    row = rows["pop-overhead"]
+    assert [float(row[bound]) for bound in ("low", "high")] == pytest.approx([0.288, 0.325])
+    assert (row["unit"], row["half"]) == ("%", "")
+    assert row["ours"] == by_id["pop-overhead"]["ours"]
 
     # One run is missing: that one alone is made again.
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}

@@ -49,6 +49,7 @@ Made by `shoal reproduce {paper}`; the same command goes on with the missing run
 RESULTS.md     claim by claim, where we stand
 index.html     the same with the figures, one page that opens offline
 figures/       the figures as SVG, and as PDF if shoal[figures] is installed
+claims.csv     a row for each claim: value, half of its 95 % interval, unit, band, verdict
 tables.tex     claims and tables for LaTeX (package booktabs)
 tables/        Parquet: metrics (a row per run and metric) and what the figures show
 runs/          a file per run

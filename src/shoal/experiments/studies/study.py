@@ -86,13 +86,20 @@ class Study(NamedTuple):
 
 
 def write_conclusion(root: Path, conclusion: Conclusion) -> Sequence[StudyFinding]:
-    """Write `study.json` and `tables/` into the study's folder; the findings, as they come."""
+    """Write `study.json`, `tables/` and `claims.csv` into the study's folder; the findings."""
     report = conclusion.report
-    findings = [msgspec.to_builtins(one) for one in report.claims]
-    tables = {**conclusion.tables, "claims": StudyRows(findings)}
+    tables = {**conclusion.tables, "claims": StudyRows(list(map(_claim_row, report.claims)))}
     write_tables(root / "tables", tables)
+    write_csv(root / "tables" / "claims.parquet", root / "claims.csv")
     (root / "study.json").write_bytes(msgspec.json.encode(report))
     return report.claims
+
+
+def _claim_row(one: StudyFinding) -> Mapping[str, Any]:
+    """A finding with the bounds of its band as columns."""
+    row = msgspec.to_builtins(one)
+    limits = row.pop("limits") or {}
+    return {**row, "low": limits.get("low"), "high": limits.get("high")}
 
 
 def write_tables(folder: Path, tables: Mapping[str, StudyRows]) -> None:
