@@ -26,9 +26,8 @@ def kill(network: Network) -> None:
     with network.outage("B3"):
         time.sleep(NOTICED_S)
         network.command("status", code=1, says="B3 does not answer")
-        # B4, unless links have been exchanged.
-        lacking = network.missing().items()
-        beside = max(name for name, lacks in lacking if "B3" in lacks and name.startswith("B"))
+        # Links may have been exchanged, so that only a broker that joined is beside it.
+        beside = min(name for name, lacks in network.missing().items() if "B3" in lacks)
         network.command("leave", beside, code=2, says=f"{beside} cannot leave: B3 is not connected")
 
 
