@@ -28,18 +28,16 @@ def percent(share: float) -> str:
 
 def amount(value: float, unit: str = "") -> str:
     """A value to three digits, or more if it is large; a share as `percent`."""
-    return percent(value) if unit == PERCENT else bound(value, unit)
+    return percent(value) if unit == PERCENT else _number(value, 3, unit)
 
 
 def bound(value: float, unit: str = "") -> str:
-    """A bound of a band, to three digits or more.
+    """A bound of a band, to four digits or more.
 
-    >>> bound(0.495, "%"), bound(114_000.0, "messages/s")
-    ('49.5 %', '114,000 messages/s')
+    >>> bound(0.495, "%"), bound(1.005, "times"), bound(114_000.0, "messages/s")
+    ('49.5 %', '1.005 times', '114,000 messages/s')
     """
-    value *= _factor(unit)
-    text = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
-    return f"{_signed(text)} {unit}".rstrip()
+    return _number(_factor(unit) * value, 4, unit)
 
 
 def interval(mean: float, half: float, unit: str = "") -> str:
@@ -49,6 +47,11 @@ def interval(mean: float, half: float, unit: str = "") -> str:
     shown = _signed(f"{_factor(unit) * mean:,.{places}f}")
     sign = f" {unit}" if unit == PERCENT else ""
     return f"{shown}{sign} \N{PLUS-MINUS SIGN} {half:,.{places}f} {unit}".rstrip()
+
+
+def _number(value: float, digits: int, unit: str) -> str:
+    text = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.{digits}g}"
+    return f"{_signed(text)} {unit}".rstrip()
 
 
 def _factor(unit: str) -> int:
