@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from shoal.report.amounts import amount, interval
+from shoal.report.amounts import amount
 from shoal.report.study import (
     VERDICTS,
     StudyFinding,
@@ -105,8 +105,7 @@ def _short_text(one: StudyFinding) -> str:
         verdict += ", turns"
     if one.value is None:
         return verdict
-    shown = interval(one.value, one.half, one.unit) if one.half else amount(one.value, one.unit)
-    return f"{verdict}: {shown}"
+    return f"{verdict}: {amount(one.value, one.unit, one.half)}"
 
 
 def all_claims(study: str, scales: Scales) -> list[str]:

@@ -2,7 +2,7 @@
 
 >>> amount(0.4612, "%"), amount(4.1504, "times"), amount(-0.9449)
 ('46 %', '4.15 times', '\N{MINUS SIGN}0.945')
->>> interval(0.4612, 0.0396, "%"), interval(4.1504, 0.1234, "times"), interval(30.4576, 0.2187)
+>>> amount(0.4612, "%", 0.0396), amount(4.1504, "times", 0.1234), amount(30.4576, half=0.2187)
 ('46.1 % ± 4.0 %', '4.15 ± 0.12 times', '30.46 ± 0.22')
 """
 
@@ -26,8 +26,13 @@ def percent(share: float) -> str:
     return f"{_signed('0.0' if text == '-0.0' else text)} %"
 
 
-def amount(value: float, unit: str = "") -> str:
-    """A value to three digits, or more if it is large; a share as `percent`."""
+def amount(value: float, unit: str = "", half: float | None = None) -> str:
+    """A value to three digits, or more if it is large; a share as `percent`.
+
+    A mean has `half` of its interval, if that is known and not 0, with two digits.
+    """
+    if half:
+        return _interval(value, half, unit)
     return percent(value) if unit == PERCENT else _number(value, 3, unit)
 
 
@@ -40,10 +45,9 @@ def bound(value: float, unit: str = "") -> str:
     return _number(_factor(unit) * value, 4, unit)
 
 
-def interval(mean: float, half: float, unit: str = "") -> str:
-    """A mean and half of its interval, which has two digits."""
+def _interval(mean: float, half: float, unit: str) -> str:
     half *= _factor(unit)
-    places = min(MOST_PLACES, max(0, 1 - math.floor(math.log10(half)))) if half else MOST_PLACES
+    places = min(MOST_PLACES, max(0, 1 - math.floor(math.log10(half))))
     shown = _signed(f"{_factor(unit) * mean:,.{places}f}")
     sign = f" {unit}" if unit == PERCENT else ""
     return f"{shown}{sign} \N{PLUS-MINUS SIGN} {half:,.{places}f} {unit}".rstrip()

@@ -25,7 +25,7 @@ import msgspec
 
 from shoal.experiments.studies.claims import BEATEN, mean_and_interval
 from shoal.experiments.studies.study import Conclusion, Study, StudyPlan, StudyRows, StudySource
-from shoal.report.amounts import amount, bound, interval
+from shoal.report.amounts import amount, bound
 from shoal.report.study import StudyFinding
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
     mean, half = mean_and_interval(values)
     unit, is_enough = first.unit, len(values) >= LEAST
     bounds = limits.turning(mean - half, mean + half) if is_enough else ()
-    shown = interval(mean, half, unit) if is_enough and half else amount(mean, unit)
-    ours = f"{shown} {'over' if half else 'in each of'} {len(values)} seeds"
+    known = half if is_enough else None
+    ours = f"{amount(mean, unit, known)} {'over' if half else 'in each of'} {len(values)} seeds"
     if bounds:
         ours += f", the verdict turns at {' and '.join(bound(each, unit) for each in bounds)}"
     verdict = limits.verdict(mean)
@@ -120,7 +120,7 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         verdict=verdict,
         reason=next(reasons, "") if verdict == "missed" else "",
         value=mean,
-        half=half if is_enough else None,
+        half=known,
         turns=bool(bounds) if is_enough else any(one.turns for one in done),
     )
 
